@@ -1,0 +1,122 @@
+package inet
+
+import "encoding/binary"
+
+// PutEthernet writes an Ethernet II header and returns its length, 14.
+// b must hold it; all Put functions panic on a slice that is too short.
+func PutEthernet(b []byte, dst, src MAC, etherType uint16) int {
+	_ = b[EthernetLen-1]
+	copy(b[0:6], dst[:])
+	copy(b[6:12], src[:])
+	binary.BigEndian.PutUint16(b[12:14], etherType)
+	return EthernetLen
+}
+
+// IPv4 are the fields of an IPv4 header without options.
+type IPv4 struct {
+	TOS          uint8
+	ID           uint16
+	DontFragment bool
+	TTL          uint8 // 0 means 64
+	Proto        uint8
+	Src, Dst     Addr
+	PayloadLen   int // bytes after the header, at most 65515
+}
+
+// PutIPv4 writes the header with its checksum and returns its length, 20.
+func PutIPv4(b []byte, h IPv4) int {
+	_ = b[IPv4Len-1]
+	b[0] = 0x45
+	b[1] = h.TOS
+	binary.BigEndian.PutUint16(b[2:4], uint16(IPv4Len+h.PayloadLen))
+	binary.BigEndian.PutUint16(b[4:6], h.ID)
+	b[6], b[7] = 0, 0
+	if h.DontFragment {
+		b[6] = 0x40
+	}
+	b[8] = h.TTL
+	if h.TTL == 0 {
+		b[8] = 64
+	}
+	b[9] = h.Proto
+	copy(b[12:16], h.Src[:])
+	copy(b[16:20], h.Dst[:])
+	SetIPv4Checksum(b)
+	return IPv4Len
+}
+
+// UDP are the fields of a UDP header.
+type UDP struct {
+	Src, Dst   uint16
+	PayloadLen int    // bytes after the header, at most 65507
+	Checksum   uint16 // 0 means none, as IPv4 allows; see UDPChecksum
+}
+
+// PutUDP writes the header and returns its length, 8.
+func PutUDP(b []byte, h UDP) int {
+	_ = b[UDPLen-1]
+	binary.BigEndian.PutUint16(b[0:2], h.Src)
+	binary.BigEndian.PutUint16(b[2:4], h.Dst)
+	binary.BigEndian.PutUint16(b[4:6], uint16(UDPLen+h.PayloadLen))
+	binary.BigEndian.PutUint16(b[6:8], h.Checksum)
+	return UDPLen
+}
+
+// Sum adds b as big-endian 16-bit words to sum in one's complement arithmetic,
+// without the final complement (RFC 1071). An odd last byte counts as the high
+// half of a word, so only the last piece of a message may be odd.
+func Sum(sum uint32, b []byte) uint32 {
+	s := uint64(sum)
+	for len(b) >= 4 {
+		s += uint64(binary.BigEndian.Uint32(b))
+		b = b[4:]
+	}
+	if len(b) >= 2 {
+		s += uint64(binary.BigEndian.Uint16(b))
+		b = b[2:]
+	}
+	if len(b) == 1 {
+		s += uint64(b[0]) << 8
+	}
+	for s>>16 != 0 {
+		s = s&0xffff + s>>16
+	}
+	return uint32(s)
+}
+
+// Checksum is the Internet checksum of b: the complement of its sum. Over a
+// header that carries its right checksum it is 0.
+func Checksum(b []byte) uint16 { return ^uint16(Sum(0, b)) }
+
+// SetIPv4Checksum computes the checksum of the 20-byte header at the start of
+// b and stores it there.
+func SetIPv4Checksum(b []byte) {
+	b[10], b[11] = 0, 0
+	binary.BigEndian.PutUint16(b[10:12], Checksum(b[:IPv4Len]))
+}
+
+// PseudoHeaderSum is the folded, uncomplemented sum of UDP's pseudo header.
+// It is what a host leaves in the checksum field when its card is to complete it.
+// length is the UDP length: header and payload.
+func PseudoHeaderSum(src, dst Addr, proto uint8, length int) uint16 {
+	s := Sum(0, src[:])
+	s = Sum(s, dst[:])
+	s += uint32(proto) + uint32(length)
+	for s>>16 != 0 {
+		s = s&0xffff + s>>16
+	}
+	return uint16(s)
+}
+
+// UDPChecksum is the checksum of a UDP datagram; datagram is the header and
+// the payload, and the bytes in its checksum field are ignored. A sum of zero
+// is returned as 0xffff, since 0 on the wire means none (RFC 768).
+func UDPChecksum(src, dst Addr, datagram []byte) uint16 {
+	s := uint32(PseudoHeaderSum(src, dst, ProtoUDP, len(datagram)))
+	s = Sum(s, datagram[:6])
+	s = Sum(s, datagram[8:])
+	if c := ^uint16(s); c != 0 {
+		return c
+	}
+	return 0xffff
+}
