@@ -1,0 +1,115 @@
+package peers
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"gradnic/internal/netlab"
+)
+
+// Each contestant is a process of its own: no library's leftovers, collector or threads touch the next one's run. The
+// protocol is the same for all: arguments IFNAME QUEUE TASK CPU, "ready" on standard output, work until standard input
+// ends, one line of JSON with the counts.
+
+// Process is a contestant that runs.
+type Process struct {
+	name  string
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	out   *bufio.Reader
+	after func() error // what is undone when it has ended; nil: nothing
+}
+
+// Launch starts a contestant in ns: argv and then the target's arguments. files are its descriptors from 3 on.
+func Launch(ns *netlab.NS, name string, argv []string, on Target, files ...*os.File) (*Process, error) {
+	args := append(argv[1:len(argv):len(argv)], on.Interface, strconv.Itoa(on.Queue), on.Task.String(), strconv.Itoa(on.CPU))
+	p := &Process{name: name, cmd: exec.Command(argv[0], args...)}
+	p.cmd.Stderr = os.Stderr
+	p.cmd.ExtraFiles = files
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	p.out = bufio.NewReader(stdout)
+	if err := ns.Start(p.cmd); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	if line, err := p.out.ReadString('\n'); line != "ready\n" {
+		p.cmd.Process.Kill()
+		return nil, errors.Join(fmt.Errorf("%s said %q, not ready: %w", name, line, err), p.cmd.Wait())
+	}
+	return p, nil
+}
+
+// Stop ends the contestant and returns its counts.
+func (p *Process) Stop() (Counts, error) {
+	p.in.Close() // its sign to end
+	timer := time.AfterFunc(5*time.Second, func() { p.cmd.Process.Kill() })
+	defer timer.Stop()
+	var n Counts
+	err := json.NewDecoder(p.out).Decode(&n)
+	if err != nil {
+		err = fmt.Errorf("read the counts of %s: %w", p.name, err)
+	}
+	err = errors.Join(err, p.cmd.Wait())
+	if p.after != nil {
+		err = errors.Join(err, p.after())
+	}
+	return n, err
+}
+
+// kinds are the contestants written in Go.
+var kinds = map[string]func(Target) (Peer, error){
+	"asavie": startAsavie,
+	"udp":    startUDP,
+}
+
+// Main is the whole life of a contestant's process: args are its kind and the target's four arguments.
+func Main(args []string, in io.Reader, out io.Writer) error {
+	if len(args) != 5 {
+		return fmt.Errorf("a contestant takes KIND IFNAME QUEUE TASK CPU, not %q", args)
+	}
+	start, ok := kinds[args[0]]
+	if !ok {
+		return fmt.Errorf("no contestant is named %q", args[0])
+	}
+	ifi, err := net.InterfaceByName(args[1])
+	if err != nil {
+		return fmt.Errorf("netdev %s: %w", args[1], err)
+	}
+	on := Target{Interface: args[1], IfIndex: ifi.Index}
+	if args[3] == Reflect.String() {
+		on.Task = Reflect
+	}
+	if on.Queue, err = strconv.Atoi(args[2]); err != nil {
+		return fmt.Errorf("queue: %w", err)
+	}
+	if on.CPU, err = strconv.Atoi(args[4]); err != nil {
+		return fmt.Errorf("CPU: %w", err)
+	}
+	p, err := start(on)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "ready")
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		return fmt.Errorf("wait for the end of input: %w", err)
+	}
+	n, err := p.Stop()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(n)
+}

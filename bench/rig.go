@@ -1,0 +1,192 @@
+package bench
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"time"
+
+	"gradnic/bench/gen"
+	"gradnic/bench/peers"
+	"gradnic/internal/netlab"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Addresses of the rig's virtual NIC, and of the workers that the generator plays: worker w is 10.50.0.(w+1),
+// 02:00:00:00:(w+1):00, as in the recorded SwitchML sessions.
+var (
+	NICMAC = [6]byte{0x06, 0, 0, 0, 0, 0xfe}
+	NICIP  = [4]byte{10, 50, 0, 254}
+)
+
+const (
+	generatorCPU = 0
+	deviceCPU    = 1
+	genIface     = "gen0"
+	devIface     = "dev0"
+	// The device's netdev has an address of its own beside the virtual NIC's, for the peers that use the kernel's
+	// stack; frames for them carry its MAC and this address.
+	kernelIP = "10.50.0.253"
+	udpPort  = 0xBEE0
+)
+
+// Rig is a veth pair between two namespaces: the generator's, on one CPU, and the device under test's, on the other.
+type Rig struct {
+	lab      *netlab.Lab
+	gen, dev *netlab.NS
+	genIndex int
+	devIndex int
+	devMAC   net.HardwareAddr
+}
+
+// NewRig makes the namespaces and the link. It needs root.
+func NewRig() (*Rig, error) {
+	lab, err := netlab.New("gnbench")
+	if err != nil {
+		return nil, err
+	}
+	r := &Rig{lab: lab}
+	if err := r.link(); err != nil {
+		return nil, errors.Join(err, lab.Close())
+	}
+	return r, nil
+}
+
+func (r *Rig) link() (err error) {
+	if r.gen, err = r.lab.Namespace("gen"); err != nil {
+		return err
+	}
+	if r.dev, err = r.lab.Namespace("dev"); err != nil {
+		return err
+	}
+	err = r.lab.Veth(
+		netlab.End{NS: r.gen, Name: genIface, Addr: "10.50.0.1/24", MTU: 3400},
+		netlab.End{NS: r.dev, Name: devIface, Addr: kernelIP + "/24", MTU: 3400},
+	)
+	if err != nil {
+		return err
+	}
+	if r.genIndex, _, err = r.gen.Interface(genIface); err != nil {
+		return err
+	}
+	if r.devIndex, r.devMAC, err = r.dev.Interface(devIface); err != nil {
+		return err
+	}
+	// The generator's end answers no ARP: what the device's kernel sends back needs the address beforehand.
+	err = r.dev.Netlink().NeighAdd(&netlink.Neigh{
+		LinkIndex: r.devIndex, State: netlink.NUD_PERMANENT,
+		IP: net.IPv4(10, 50, 0, 1), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 1, 0},
+	})
+	if err != nil {
+		return fmt.Errorf("neighbour entry of the generator: %w", err)
+	}
+	return nil
+}
+
+// Close removes the link and the namespaces.
+func (r *Rig) Close() error { return r.lab.Close() }
+
+// target is the device's end as peers see it.
+func (r *Rig) target(task peers.Task) peers.Target {
+	return peers.Target{Interface: devIface, IfIndex: r.devIndex, CPU: deviceCPU, Task: task}
+}
+
+// Frame builds a UDP datagram as an Ethernet frame of size bytes for the virtual NIC, or with toKernel for the
+// device's kernel. Room for the SwitchML header is there and, with elements 64 or 256, its first bytes are.
+func (r *Rig) Frame(size int, toKernel bool) []byte {
+	f := make([]byte, size)
+	copy(f, NICMAC[:])
+	copy(f[6:], []byte{0x02, 0, 0, 0, 1, 0, 0x08, 0x00})
+	ip := f[14:]
+	ip[0], ip[8], ip[9] = 0x45, 64, unix.IPPROTO_UDP
+	binary.BigEndian.PutUint16(ip[2:], uint16(size-14))
+	copy(ip[12:], []byte{10, 50, 0, 1})
+	copy(ip[16:], NICIP[:])
+	if toKernel {
+		copy(f, r.devMAC)
+		copy(ip[16:], net.ParseIP(kernelIP).To4())
+	}
+	udp := f[34:]
+	binary.BigEndian.PutUint16(udp, 4000)
+	binary.BigEndian.PutUint16(udp[2:], udpPort)
+	binary.BigEndian.PutUint16(udp[4:], uint16(size-34))
+	// Message type 1 and the size code of SwitchML's UDP header; frames of other sizes carry no such header.
+	switch size {
+	case 308:
+		f[42] = 0x11
+	case 1076:
+		f[42] = 0x13
+	}
+	binary.BigEndian.PutUint16(ip[10:], checksum(ip[:20]))
+	return f
+}
+
+func checksum(h []byte) uint16 {
+	var s uint32
+	for i := 0; i < len(h); i += 2 {
+		s += uint32(binary.BigEndian.Uint16(h[i:]))
+	}
+	s = s&0xffff + s>>16
+	return ^uint16(s&0xffff + s>>16)
+}
+
+// Run is what one run of one contestant showed.
+type Run struct {
+	Offered  uint64        // frames that the generator made
+	Received uint64        // frames that reached the contestant
+	Returned uint64        // frames that came back to the generator's netdev
+	Elapsed  time.Duration // how long the generator ran
+}
+
+// Mpps is the rate of n frames in million a second.
+func (r Run) Mpps(n uint64) float64 { return float64(n) / r.Elapsed.Seconds() / 1e6 }
+
+// drive runs the generator against whatever is at work on the device's end. Counts of the receiver are the caller's.
+func (r *Rig) drive(opts gen.Options, d time.Duration) (run Run, err error) {
+	opts.IfIndex = r.genIndex
+	err = r.gen.Do(func() error {
+		restore, err := pin(generatorCPU)
+		if err != nil {
+			return err
+		}
+		defer restore()
+		g, err := gen.Open(opts)
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		if run.Offered, run.Elapsed, err = g.Run(d); err != nil {
+			return err
+		}
+		// What is still in rings and softirq comes home before the counters are read.
+		time.Sleep(20 * time.Millisecond)
+		run.Returned, err = g.Returned()
+		return err
+	})
+	return run, err
+}
+
+// pin binds the calling thread, which must be locked, to a CPU, and returns how to undo it.
+func pin(cpu int) (restore func(), err error) {
+	var old, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &old); err != nil {
+		return nil, fmt.Errorf("read the thread's CPUs: %w", err)
+	}
+	one.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		return nil, fmt.Errorf("pin the generator to CPU %d: %w", cpu, err)
+	}
+	return func() { _ = unix.SchedSetaffinity(0, &old) }, nil
+}
+
+// cpus is how many a run needs: one that generates and one that receives.
+func cpus() error {
+	if n := runtime.NumCPU(); n < 2 {
+		return fmt.Errorf("a generator and a device need a CPU each; this machine has %d", n)
+	}
+	return nil
+}
