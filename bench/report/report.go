@@ -1,0 +1,118 @@
+// Package report is the one form in which every measurement of gradnic is left behind: a JSON document with the
+// machine's facts and a row per figure, and the same rows as a Markdown table for the docs.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Schema is the version of the document's form.
+const Schema = 1
+
+// Report is one measurement.
+type Report struct {
+	Schema  int     `json:"schema"`
+	Machine Machine `json:"machine"`
+	Command string  `json:"command"` // what makes this report again
+	Rows    []Row   `json:"rows"`
+}
+
+// Row is one figure: the median over the rounds of one run, beside the yardstick that was measured in the same rounds.
+type Row struct {
+	Name    string      `json:"name"`              // "drop/1066"
+	Value   float64     `json:"value"`             // median, in Unit
+	Unit    string      `json:"unit"`              // "Mpps", "GB/s", "us", ...
+	Against string      `json:"against,omitempty"` // the yardstick's row; "": there is none
+	Ratio   float64     `json:"ratio,omitempty"`   // median of Value over the yardstick's value, round by round
+	Goal    float64     `json:"goal,omitempty"`    // what Ratio should reach; 0: no goal
+	Spread  *[2]float64 `json:"spread,omitempty"`  // least and greatest of the quantity that counts: Ratio where there is one, else Value
+	Bound   string      `json:"bound,omitempty"`   // what keeps the figure from being better
+	Note    string      `json:"note,omitempty"`    // why a figure is not to be trusted: "INVALID: ..."
+}
+
+// New starts a report about the machine it runs on.
+func New(command string) *Report {
+	return &Report{Schema: Schema, Machine: ThisMachine(), Command: command}
+}
+
+// Add appends a row made of the rounds of a run: values are the figure's, against the yardstick's (nil: none), one of
+// each a round.
+func (r *Report) Add(row Row, values, against []float64) {
+	row.Value = Median(values)
+	counts := values
+	if against != nil {
+		counts = make([]float64, 0, len(values))
+		for i := range values {
+			if against[i] > 0 {
+				counts = append(counts, values[i]/against[i])
+			}
+		}
+		row.Ratio = Median(counts)
+	}
+	if len(counts) > 0 {
+		row.Spread = &[2]float64{slices.Min(counts), slices.Max(counts)}
+	}
+	r.Rows = append(r.Rows, row)
+}
+
+// Median of the values; of an even number the mean of the middle two, of none NaN.
+func Median(values []float64) float64 {
+	s := slices.Sorted(slices.Values(values))
+	if len(s) == 0 {
+		return math.NaN()
+	}
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+// WriteFile writes the report as JSON, making the folder where it is missing. The file is replaced whole or not at all.
+func (r *Report) WriteFile(path string) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// Markdown writes the rows as a table, with the machine and the command above it.
+func (r *Report) Markdown(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Made by `%s` on %s.\n\n", r.Command, r.Machine)
+	b.WriteString("| row | median | against | ratio | spread | goal | bound by |\n|---|---:|---|---:|---:|---:|---|\n")
+	for _, row := range r.Rows {
+		spread, ratio, goal, bound := "", "", "", row.Bound
+		if row.Spread != nil {
+			spread = fmt.Sprintf("%.3g - %.3g", row.Spread[0], row.Spread[1])
+		}
+		if row.Against != "" {
+			ratio = fmt.Sprintf("%.2fx", row.Ratio)
+		}
+		if row.Goal != 0 {
+			goal = fmt.Sprintf("%.2fx", row.Goal)
+		}
+		if row.Note != "" {
+			bound = strings.TrimPrefix(bound+"; "+row.Note, "; ")
+		}
+		fmt.Fprintf(&b, "| %s | %.3g %s | %s | %s | %s | %s | %s |\n", row.Name, row.Value, row.Unit, row.Against, ratio, spread, goal, bound)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package report
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMedian(t *testing.T) {
+	for _, tt := range []struct {
+		in   []float64
+		want float64
+	}{{[]float64{3}, 3}, {[]float64{5, 1}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 3, 2}, 2.5}} {
+		if got := Median(tt.in); got != tt.want {
+			t.Errorf("Median(%v) = %v, want %v", tt.in, got, tt.want)
+		}
+	}
+	if got := Median(nil); got == got {
+		t.Errorf("median of nothing is %v, want NaN", got)
+	}
+}
+
+func TestRatioIsOfTheSameRound(t *testing.T) {
+	// The machine slowed down by half in the second round: the ratio must not see it.
+	r := New("make bench-x")
+	r.Add(Row{Name: "drop/64", Unit: "Mpps", Against: "c/64", Goal: 0.95}, []float64{6, 3, 6.6}, []float64{5, 2.5, 6})
+	want := []Row{{Name: "drop/64", Value: 6, Unit: "Mpps", Against: "c/64", Ratio: 1.2, Goal: 0.95, Spread: &[2]float64{1.1, 1.2}}}
+	near := cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })
+	if d := cmp.Diff(want, r.Rows, near); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestWriteFileAndMarkdown(t *testing.T) {
+	r := New("make bench-x")
+	r.Add(Row{Name: "a", Unit: "GB/s", Bound: "memory"}, []float64{1, 2, 3}, nil)
+	path := filepath.Join(t.TempDir(), "deep", "x.json")
+	if err := r.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Report
+	if err := json.Unmarshal(b, &back); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(*r, back); d != "" {
+		t.Error(d)
+	}
+	if back.Machine.Kernel == "" || back.Machine.CPUs < 1 || back.Machine.Memory == 0 {
+		t.Errorf("machine facts are missing: %+v", back.Machine)
+	}
+	var md strings.Builder
+	if err := r.Markdown(&md); err != nil {
+		t.Fatal(err)
+	}
+	if want := "| a | 2 GB/s |  |  | 1 - 3 |  | memory |"; !strings.Contains(md.String(), want) {
+		t.Errorf("no line %q in\n%s", want, md.String())
+	}
+}
