@@ -1,0 +1,185 @@
+package aggregation
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// Phase is where one version of a slot stands.
+type Phase uint8
+
+// The phases.
+const (
+	Idle       Phase = iota // nothing in it
+	Collecting              // some workers have contributed
+	Complete                // the result is there and can be asked for
+)
+
+// Contribution is one worker's packet for one slot.
+type Contribution struct {
+	Slot   int
+	Set    int    // rule SwitchML: the version, 0 or 1; rule Rounds: not looked at
+	Worker int    // rank, 0..Workers-1
+	Round  uint32 // rule Rounds: the number of this use of the slot; the version is Round&1
+
+	Exponents [2]int8 // the first Spec.Exponents of them count
+	Values    []byte  // as on the wire, Spec.WireBytes long
+}
+
+// Outcome is what became of a contribution and what its caller has to do.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Added     Outcome = iota // counted; send nothing
+	Completed                // counted, and the last one: send the result to all members
+	Answered                 // not counted, its version is complete: send the stored result to this worker
+	Duplicate                // not counted, seen before; send nothing
+	Stale                    // rule Rounds: of a round whose result is gone; nothing was touched
+	Early                    // rule Rounds: of a round that cannot start yet; nothing was touched, it must come again
+	Aborted                  // rule Rounds: of a round that was aborted; nothing was touched
+
+	InvalidSlot   // Slot is out of range
+	InvalidSet    // Set is not 0 or 1
+	InvalidWorker // Worker is out of range
+	InvalidLength // Values is not Spec.WireBytes long
+
+	// NumOutcomes is the number of values, for counters indexed by Outcome.
+	NumOutcomes = int(iota)
+)
+
+// Counted reports whether the contribution went into a result.
+func (o Outcome) Counted() bool { return o <= Completed }
+
+// HasResult reports whether a result was written to out.
+func (o Outcome) HasResult() bool { return o == Completed || o == Answered }
+
+// version is the state of one version of a slot, beside its values and bitmap.
+type version struct {
+	started int64  // now of the first contribution
+	round   uint32 // Rounds: the round it holds, or held when it was aborted
+	count   uint16 // SwitchML: the program's counter of workers still missing; Rounds: workers counted
+	phase   Phase  // Rounds only; SwitchML derives it
+	aborted bool   // Rounds only: Idle because of Abort
+	exps    [2]int8
+}
+
+const versionBytes = 24
+
+// Pool is the slots given to one job on one lane. It is not safe for use by
+// several goroutines.
+type Pool struct {
+	spec   Spec
+	wire   int // bytes of a contribution's values
+	stride int // int32 from one version to the next
+	nwords int // words of a bitmap
+
+	versions []version // [slot*Versions+set]
+	seen     []uint64  // [(slot*Versions+set)*nwords + word]
+	values   []int32   // [(slot*Versions+set)*stride + element], on a cache line
+
+	collecting int
+	wrapped    uint64
+}
+
+// NewPool makes a pool of idle slots and touches its memory, so that no page
+// fault is left for the first packets.
+func NewPool(spec Spec) (*Pool, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	n := spec.Slots * Versions
+	p := &Pool{
+		spec:     spec,
+		wire:     spec.WireBytes(),
+		stride:   spec.stride(),
+		nwords:   spec.words(),
+		versions: make([]version, n),
+		seen:     make([]uint64, n*spec.words()),
+		values:   alignedInt32(n * spec.stride()),
+	}
+	const page = 4096 / 4
+	for i := 0; i < len(p.values); i += page {
+		p.values[i] = 0
+	}
+	return p, nil
+}
+
+// alignedInt32 makes a slice whose first element lies on a cache line. Heap
+// objects do not move, so it stays there.
+func alignedInt32(n int) []int32 {
+	const line = lineBytes / 4
+	b := make([]int32, n+line)
+	skip := 0
+	if off := reflect.ValueOf(b).Pointer() % lineBytes; off != 0 {
+		skip = int(lineBytes-off) / 4
+	}
+	return b[skip : skip+n : skip+n]
+}
+
+// Spec is the spec the pool was made from.
+func (p *Pool) Spec() Spec { return p.spec }
+
+// Reset makes every slot idle and every counter 0, as in a new pool. Rounds
+// that were aborted are forgotten.
+func (p *Pool) Reset() {
+	clear(p.versions)
+	clear(p.seen)
+	p.collecting = 0
+	p.wrapped = 0
+}
+
+// Contribute judges one packet, adds it if it counts, and says what to do. now
+// is the caller's time in nanoseconds on any scale of its own; it is only kept
+// and compared with the now of other calls.
+//
+// On Completed and Answered the result's values are written to out in wire
+// order unless out is nil; out must then have room for Spec.WireBytes, or
+// Contribute panics. The result's exponents are given by Exponents. out may be
+// c.Values itself, but must not overlap it otherwise.
+func (p *Pool) Contribute(c *Contribution, now int64, out []byte) Outcome {
+	if uint(c.Slot) >= uint(p.spec.Slots) {
+		return InvalidSlot
+	}
+	if uint(c.Worker) >= uint(p.spec.Workers) {
+		return InvalidWorker
+	}
+	if len(c.Values) != p.wire {
+		return InvalidLength
+	}
+	if out != nil {
+		out = out[:p.wire]
+	}
+	if p.spec.Rule == Rounds {
+		return p.contributeRounds(c, now, out)
+	}
+	if uint(c.Set) >= Versions {
+		return InvalidSet
+	}
+	return p.contributeSwitchML(c, now, out)
+}
+
+// at is the index of a version, and panics when there is none: slot and set
+// come from the caller here, not from a packet.
+func (p *Pool) at(slot, set int) int {
+	if uint(slot) >= uint(p.spec.Slots) || uint(set) >= Versions {
+		panic(fmt.Sprintf("aggregation: slot %d set %d is outside a pool of %d slots", slot, set, p.spec.Slots))
+	}
+	return slot*Versions + set
+}
+
+func (p *Pool) bitmap(i int) []uint64 { return p.seen[i*p.nwords : (i+1)*p.nwords] }
+
+func (p *Pool) vals(i int) []int32 {
+	off := i * p.stride
+	return p.values[off : off+p.spec.Elements]
+}
+
+func anyBit(words []uint64) bool {
+	for _, w := range words {
+		if w != 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,147 @@
+package aggregation
+
+// contributeRounds is the rule with numbered uses of a slot.
+//
+// A correct worker contributes to round r of a slot only when it has the result
+// of round r-1 of that slot. So when round r is complete, everybody has the
+// result of r-1, and its version is free for r+1. Until then r-1 is kept for
+// those who lost it. Numbers are compared as serial numbers (RFC 1982), so they
+// may wrap.
+//
+// The first packet of an idle slot says which round the slot begins with.
+func (p *Pool) contributeRounds(c *Contribution, now int64, out []byte) Outcome {
+	i := c.Slot*Versions + int(c.Round&1)
+	v := &p.versions[i]
+	if v.phase == Idle || v.round != c.Round {
+		if o := p.start(v, &p.versions[i^1], c.Round); o != Added {
+			return o
+		}
+		v.round = c.Round
+		v.phase = Collecting
+		v.aborted = false
+		v.count = 0
+		v.started = now
+		clear(p.bitmap(i))
+		p.collecting++
+	}
+
+	seen := p.bitmap(i)
+	word, bit := c.Worker>>6, uint64(1)<<(c.Worker&63)
+	if v.phase == Complete {
+		// Seen before, or too late for a round that ended without it.
+		p.put(i, out)
+		return Answered
+	}
+	if seen[word]&bit != 0 {
+		return Duplicate
+	}
+	seen[word] |= bit
+	first := v.count == 0
+	v.count++
+	last := int(v.count) == p.spec.Workers
+	if first {
+		p.setExponents(v, c.Exponents)
+	} else {
+		p.maxExponents(v, c.Exponents)
+	}
+	switch {
+	case last && first:
+		p.setPut(i, c.Values, out)
+	case last:
+		p.addPut(i, c.Values, out)
+	case first:
+		p.set(i, c.Values)
+	default:
+		p.add(i, c.Values)
+	}
+	if !last {
+		return Added
+	}
+	v.phase = Complete
+	p.collecting--
+	return Completed
+}
+
+// start judges whether round r may take version v, which holds another round or
+// none; other is the slot's other version. Added means yes.
+func (p *Pool) start(v, other *version, r uint32) Outcome {
+	if v.aborted && !after(r, v.round) || other.aborted && !after(r, other.round) {
+		return Aborted
+	}
+	if v.phase != Idle && !after(r, v.round) {
+		return Stale
+	}
+	switch {
+	case other.phase == Idle && v.phase == Idle:
+		return Added
+	case other.phase == Idle: // v holds the only round so far, and r is not the next
+		return Early
+	case !after(r, other.round):
+		return Stale
+	case r == other.round+1 && other.phase == Complete:
+		return Added
+	}
+	return Early
+}
+
+// after reports whether serial number a is later than b.
+func after(a, b uint32) bool { return int32(a-b) > 0 }
+
+// NextOverdue finds the first version at or after position from whose
+// collecting began Spec.Deadline or longer before now. next is the position to
+// go on from; positions run from 0 to 2*Slots. It is cheap when nothing is
+// collecting. ok is false, and next 0, when there is none, or no deadline.
+func (p *Pool) NextOverdue(now int64, from int) (slot, set, next int, ok bool) {
+	if p.collecting == 0 || p.spec.Deadline <= 0 {
+		return 0, 0, 0, false
+	}
+	for i := max(from, 0); i < len(p.versions); i++ {
+		if p.phase(i) == Collecting && now-p.versions[i].started >= int64(p.spec.Deadline) {
+			return i / Versions, i % Versions, i + 1, true
+		}
+	}
+	return 0, 0, 0, false
+}
+
+// CompletePartial ends a collecting round with the contributions it has, if the
+// spec's straggler policy is Partial, and writes the result as Contribute does.
+// The result is to be sent to all members with the count that State gives; a
+// contribution that comes later is Answered and not counted. It reports false,
+// and does nothing, if the policy is Wait or the version is not collecting.
+func (p *Pool) CompletePartial(slot, set int, out []byte) bool {
+	i := p.at(slot, set)
+	if p.spec.Stragglers != Partial || p.phase(i) != Collecting {
+		return false
+	}
+	if out != nil {
+		out = out[:p.wire]
+	}
+	p.put(i, out)
+	p.versions[i].phase = Complete
+	p.collecting--
+	return true
+}
+
+// Abort gives a slot back in whatever phase it is. By rule Rounds, packets of
+// the rounds it held and of older ones are Aborted from then on, and the first
+// packet of a later round starts the slot again. SwitchML has no number to tell
+// them by: there the slot is as new.
+func (p *Pool) Abort(slot int) {
+	for set := range Versions {
+		i := p.at(slot, set)
+		v := &p.versions[i]
+		if p.phase(i) == Collecting {
+			p.collecting--
+		}
+		clear(p.bitmap(i))
+		held := v.phase != Idle || v.aborted
+		*v = version{round: v.round, aborted: held && p.spec.Rule == Rounds}
+	}
+}
+
+// AbortAll is Abort for every slot.
+func (p *Pool) AbortAll() {
+	for slot := range p.spec.Slots {
+		p.Abort(slot)
+	}
+}
