@@ -53,14 +53,16 @@ type Reply struct {
 // frame[ValuesOffset:n] and are not touched, so that they may be there already.
 // It returns 0 and writes nothing if Elements has no size code or frame is too short.
 func PutRequest(frame []byte, r Request) int {
+	code, ok := SizeOf(r.Elements)
+	n := FrameLen(r.Elements)
+	if !ok || len(frame) < n {
+		return 0
+	}
 	ttl := r.TTL
 	if ttl == 0 {
 		ttl = ClientTTL
 	}
-	n := putHeaders(frame, &r.Worker, &r.Switch, r.Elements, ttl)
-	if n == 0 {
-		return 0
-	}
+	putHeaders(frame, &r.Worker, &r.Switch, code, n, ttl)
 	if r.Offload {
 		frame[24], frame[25] = 0, 0
 		sum := inet.PseudoHeaderSum(r.Worker.IP, r.Switch.IP, inet.ProtoUDP, n-inet.L4Offset)
@@ -75,20 +77,18 @@ func PutRequest(frame []byte, r Request) int {
 // frame[ValuesOffset:n] and are not touched. It returns 0 and writes nothing if
 // Elements has no size code or frame is too short.
 func PutReply(frame []byte, r Reply) int {
-	n := putHeaders(frame, &r.Switch, &r.Worker, r.Elements, ReplyTTL)
-	if n == 0 {
+	code, ok := SizeOf(r.Elements)
+	n := FrameLen(r.Elements)
+	if !ok || len(frame) < n {
 		return 0
 	}
+	putHeaders(frame, &r.Switch, &r.Worker, code, n, ReplyTTL)
 	putHeader(frame, r.Job, r.TSI, r.PoolIndex&^(1<<14), r.E0, r.E1)
 	return n
 }
 
-func putHeaders(frame []byte, from, to *Endpoint, elements int, ttl uint8) int {
-	code, ok := SizeOf(elements)
-	n := FrameLen(elements)
-	if !ok || len(frame) < n {
-		return 0
-	}
+// putHeaders writes Ethernet, IPv4, UDP and the size; n is the frame's length.
+func putHeaders(frame []byte, from, to *Endpoint, code SizeCode, n int, ttl uint8) {
 	inet.PutEthernet(frame, to.MAC, from.MAC, inet.EtherTypeIPv4)
 	inet.PutIPv4(frame[inet.L3Offset:], inet.IPv4{
 		TTL: ttl, Proto: inet.ProtoUDP, Src: from.IP, Dst: to.IP,
@@ -98,7 +98,6 @@ func putHeaders(frame []byte, from, to *Endpoint, elements int, ttl uint8) int {
 		Src: from.Port, Dst: to.Port, PayloadLen: n - inet.PayloadOffset,
 	})
 	frame[42] = MessageType<<4 | byte(code)
-	return n
 }
 
 func putHeader(frame []byte, job uint8, tsi [4]byte, pool uint16, e0, e1 int8) {

@@ -1,0 +1,105 @@
+// Package captures reads the recorded traffic of the public SwitchML client in
+// testdata/switchml, for tests. The files are described in README.md there.
+package captures
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"gradnic/wire/inet"
+)
+
+// Workers is the number of workers in each capture.
+const Workers = 2
+
+// SwitchMAC is the switch's Ethernet address in the recorded session.
+func SwitchMAC() inet.MAC { return inet.MAC{0x06, 0, 0, 0, 0, 0xfe} }
+
+// SwitchIP is the switch's IPv4 address.
+func SwitchIP() inet.Addr { return inet.Addr{10, 50, 0, 254} }
+
+// WorkerMAC is the Ethernet address of worker rank.
+func WorkerMAC(rank int) inet.MAC { return inet.MAC{0x02, 0, 0, 0, byte(rank + 1), 0} }
+
+// WorkerIP is the IPv4 address of worker rank.
+func WorkerIP(rank int) inet.Addr { return inet.Addr{10, 50, 0, byte(rank + 1)} }
+
+// Step is one recorded frame.
+type Step struct {
+	Time    time.Time
+	Worker  int    // the rank on whose port it was recorded
+	Frame   []byte // Ethernet without the frame check sequence
+	Request bool   // sent by the worker; otherwise a reply to it
+}
+
+// Load reads the captures of both workers with 64 or 256 elements a packet and
+// merges them in time order.
+func Load(elements int) ([]Step, error) {
+	dir, err := Dir()
+	if err != nil {
+		return nil, err
+	}
+	var steps []Step
+	for rank := range Workers {
+		s, err := read(filepath.Join(dir, fmt.Sprintf("hello-%del-w%d.pcap", elements, rank)), rank)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, s...)
+	}
+	slices.SortStableFunc(steps, func(a, b Step) int { return a.Time.Compare(b.Time) })
+	return steps, nil
+}
+
+// Dir is the folder of the captures. It is found from the working directory
+// upwards, which for a test is its package's folder.
+func Dir() (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find captures: %w", err)
+	}
+	for dir := wd; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "testdata", "switchml"), nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("find captures: no go.mod above %s", wd)
+		}
+	}
+}
+
+func read(path string, rank int) ([]Step, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read capture: %w", err)
+	}
+	defer f.Close()
+	r, err := pcapgo.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("read capture %s: %w", path, err)
+	}
+	var steps []Step
+	for {
+		frame, ci, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return steps, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read capture %s, frame %d: %w", path, len(steps)+1, err)
+		}
+		if ci.CaptureLength != ci.Length || len(frame) < inet.EthernetLen {
+			return nil, fmt.Errorf("read capture %s, frame %d: %d of %d bytes were recorded", path, len(steps)+1, ci.CaptureLength, ci.Length)
+		}
+		steps = append(steps, Step{
+			Time: ci.Timestamp, Worker: rank, Frame: frame,
+			Request: inet.MAC(frame[6:12]) == WorkerMAC(rank),
+		})
+	}
+}
