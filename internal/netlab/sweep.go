@@ -34,7 +34,8 @@ func owner(name string) (prefix string, pid int, start uint64, ok bool) {
 	return m[1], pid, start, err1 == nil && err2 == nil
 }
 
-// Leftovers returns the names of namespaces with the given prefix whose owner lives no more.
+// Leftovers returns the names of namespaces with the given prefix, or with any when prefix is "", whose owner lives no
+// more.
 func Leftovers(prefix string) ([]string, error) {
 	entries, err := os.ReadDir(namedDir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -46,7 +47,7 @@ func Leftovers(prefix string) ([]string, error) {
 	var names []string
 	for _, e := range entries {
 		p, pid, start, ok := owner(e.Name())
-		if !ok || p != prefix {
+		if !ok || prefix != "" && p != prefix {
 			continue
 		}
 		// A pid that another process has by now has another start time.
@@ -60,6 +61,9 @@ func Leftovers(prefix string) ([]string, error) {
 
 // Sweep removes what [Leftovers] finds, with the processes and links inside, and returns the names. [New] calls it.
 func Sweep(prefix string) ([]string, error) {
+	if !validPrefix.MatchString(prefix) {
+		return nil, fmt.Errorf("netlab: sweep: prefix %q: want 1 to 24 of [a-z0-9], a letter first", prefix)
+	}
 	names, err := Leftovers(prefix)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,76 @@
+# Everything a developer does, by name: `make help`.
+SHELL       := /bin/bash -o pipefail
+GO          ?= go
+GOTOOL      := $(GO) tool -modfile=tools/go.mod
+# Kernel tests of two packages at a time: more would share the same cores and wait for each other.
+P           ?= 2
+PKG         ?= ./...
+FUZZTIME    ?= 10s
+BENCHTIME   ?= 1s
+GOFILES      = $(shell git ls-files --cached --others --exclude-standard --deduplicate '*.go')
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test race lint generate bench fuzz cover soak ci-full clean
+
+help: ## show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-zA-Z0-9_%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/gradnic, a static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/gradnic ./cmd/gradnic
+
+demo: build ## sum eight workers' real gradients in the network (root: over AF_XDP in own namespaces)
+	bin/gradnic demo
+
+test: ## run all tests (root: with AF_XDP), list what was skipped
+	@mkdir -p build
+	$(GO) test -json -p $(P) -timeout 8m $(PKG) | $(GO) run ./internal/ci/testsum -out build/test.json -need-native
+
+race: ## run all tests under the race detector (needs a C compiler)
+	@mkdir -p build
+	CGO_ENABLED=1 $(GO) test -race -json -p $(P) -timeout 15m $(PKG) | $(GO) run ./internal/ci/testsum -out build/race.json
+
+lint: ## gofmt, go vet, staticcheck, the project's own rules, shellcheck where it is installed
+	@unformatted="$$(gofmt -l $(GOFILES))"; \
+		if [[ -n "$$unformatted" ]]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GOTOOL) staticcheck ./...
+	$(GO) run ./internal/ci/sourcelint
+	@if command -v shellcheck >/dev/null; then shellcheck .ci/*; else echo "shellcheck is not installed: .ci/ not checked"; fi
+
+generate: ## make generated files again (needs clang-14, llvm-14, libbpf-dev)
+	$(GO) generate ./...
+
+bench: ## run all Go benchmarks
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -p 1 ./...
+
+fuzz: ## run every fuzz target for FUZZTIME each
+	@for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -parallel 2 $$pkg || exit 1; \
+		done; \
+	done
+
+cover: ## run all tests and write build/cover.html
+	@mkdir -p build
+	$(GO) test -p $(P) -coverpkg=./... -coverprofile=build/cover.out ./...
+	$(GO) tool cover -html=build/cover.out -o build/cover.html
+	$(GO) tool cover -func=build/cover.out | tail -1
+
+soak: build ## run the demo with lossy links again and again for 10 minutes
+	@end=$$(($$(date +%s) + 600)); n=0; \
+		while (($$(date +%s) < end)); do bin/gradnic demo --json --loss 0.01 >build/soak.json || exit 1; n=$$((n + 1)); done; \
+		echo "$$n demos with 1 % loss each way, all right"
+
+ci-full: ## what .ci/run does, then what takes longer: race detector, tests three times over, fuzzing
+	.ci/run
+	$(MAKE) race
+	$(GO) test -count=3 -p 1 -timeout 30m ./...
+	$(MAKE) fuzz FUZZTIME=30s
+	$(MAKE) soak
+
+clean: ## remove what was built
+	rm -rf bin build
+
+# A folder may bring targets of its own.
+-include $(wildcard */*.mk)
