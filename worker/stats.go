@@ -1,0 +1,83 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Stats is what one all-reduce cost, over all threads.
+type Stats struct {
+	// Elements of the array and the packets that carried them, those of the
+	// exponent batch included. Each packet is counted once here.
+	Elements int    `json:"elements"`
+	Packets  uint64 `json:"packets"`
+	// Resent is the number of packets sent again; Timeouts how often a timer
+	// expired (each for one or more packets).
+	Resent   uint64 `json:"resent"`
+	Timeouts uint64 `json:"timeouts"`
+	// Received is the number of results taken: Packets, once the job is done.
+	Received uint64 `json:"received"`
+	// Duplicates are results of this job that were there already. Stale are
+	// frames of another job or for a packet that was not sent. Foreign are
+	// frames that are not results for this worker at all: wrong addresses, size or type.
+	// All three are ignored.
+	Duplicates uint64 `json:"duplicates"`
+	Stale      uint64 `json:"stale"`
+	Foreign    uint64 `json:"foreign"`
+	// SocketErrors are errors that a later resend mends: the NIC's address
+	// does not resolve, its port is closed, no buffers.
+	SocketErrors uint64 `json:"socket_errors"`
+	// Saturated is the number of blocks of this array that some worker
+	// saturated; see [NonFinite].
+	Saturated uint64 `json:"saturated"`
+	// Elapsed is the time of the call. RTT is the time from the first sending
+	// of a packet to its result, of packets that were not resent: it holds the
+	// wait for the slowest worker.
+	Elapsed time.Duration `json:"elapsed_ns"`
+	RTT     Latency       `json:"rtt"`
+}
+
+// Latency is a distribution of times, with a resolution of 1 % from 1 us to 1 min.
+type Latency struct {
+	Count int64         `json:"count"`
+	Mean  time.Duration `json:"mean_ns"`
+	P50   time.Duration `json:"p50_ns"`
+	P90   time.Duration `json:"p90_ns"`
+	P99   time.Duration `json:"p99_ns"`
+	Max   time.Duration `json:"max_ns"`
+}
+
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(int64(time.Microsecond), int64(time.Minute), 2)
+}
+
+func latencyOf(h *hdrhistogram.Histogram) Latency {
+	return Latency{
+		Count: h.TotalCount(),
+		Mean:  time.Duration(h.Mean()),
+		P50:   time.Duration(h.ValueAtQuantile(50)),
+		P90:   time.Duration(h.ValueAtQuantile(90)),
+		P99:   time.Duration(h.ValueAtQuantile(99)),
+		Max:   time.Duration(h.Max()),
+	}
+}
+
+// counts are a thread's counters of one job.
+type counts struct {
+	packets, resent, timeouts, received  uint64
+	duplicates, stale, foreign, sockErrs uint64
+	saturated                            uint64
+}
+
+func (s *Stats) add(c *counts) {
+	s.Packets += c.packets
+	s.Resent += c.resent
+	s.Timeouts += c.timeouts
+	s.Received += c.received
+	s.Duplicates += c.duplicates
+	s.Stale += c.stale
+	s.Foreign += c.foreign
+	s.SocketErrors += c.sockErrs
+	s.Saturated += c.saturated
+}
