@@ -1,0 +1,272 @@
+//go:build ignore
+
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/*
+ * The steering program: which frames of a netdev the NIC gets, and which stay the
+ * kernel's. The NIC has a MAC and an IPv4 address of its own, which the kernel does
+ * not have; a frame is taken only when it is addressed to both. All else is passed
+ * on, so attaching never cuts a host off.
+ *
+ * Header fields are read where they lie by fixed offsets. Options are not parsed:
+ * a frame with IPv4 options or a VLAN tag has its ports elsewhere, and is the
+ * kernel's. The verdicts are counted one by one; package xdp has the table.
+ */
+#include "kernel.h"
+
+/* Kept in step with the Verdict constants of package xdp. */
+enum verdict {
+	TAKEN_UDP,	/* ours, UDP, port served */
+	TAKEN_ARP,	/* ARP request for our address */
+	TAKEN_ECHO,	/* ICMP echo request to our address */
+	TAKEN_ALL,	/* the whole port is ours */
+	UNBOUND,	/* to be taken, but no socket on this queue */
+	PASS_OTHER,	/* not addressed to us */
+	PASS_PORT,	/* ours, UDP, port not served */
+	PASS_PROTOCOL,	/* ours, neither UDP nor an echo request */
+	PASS_TAGGED,	/* VLAN or QinQ tag */
+	PASS_OPTIONS,	/* ours, IPv4 options */
+	PASS_FRAGMENT,	/* ours, first or later fragment */
+	PASS_SHORT,	/* headers cut off, or not to be trusted */
+	PASS_IPV6,
+	PASS_ETHERTYPE,	/* neither IPv4, ARP, IPv6 nor a tag */
+	VERDICTS
+};
+
+/* address.flags */
+#define WHOLE_PORT 1	/* every frame of the netdev is ours */
+#define HAS_ADDRESS 2	/* mac and ip are set */
+
+struct address {
+	__u8 mac[6];
+	__u16 flags;	/* host order */
+	__u8 ip[4];
+	__u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct address);
+} config SEC(".maps");
+
+/* UDP ports that are served: bit (port & 63) of word (port >> 6). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u64);
+} ports SEC(".maps");
+
+/* The socket of each receive queue. */
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, VERDICTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} verdicts SEC(".maps");
+
+struct ethernet {
+	__u8 dst[6];
+	__u8 src[6];
+	__u16 type;
+} __attribute__((packed));
+
+struct ipv4 {
+	__u8 version_ihl;
+	__u8 tos;
+	__u16 length;
+	__u16 id;
+	__u16 fragment;
+	__u8 ttl;
+	__u8 protocol;
+	__u16 checksum;
+	__u8 src[4];
+	__u8 dst[4];
+} __attribute__((packed));
+
+struct udp {
+	__u16 src;
+	__u16 dst;
+	__u16 length;
+	__u16 checksum;
+} __attribute__((packed));
+
+struct icmp {
+	__u8 type;
+	__u8 code;
+	__u16 checksum;
+	__u16 id;
+	__u16 sequence;
+} __attribute__((packed));
+
+struct arp {
+	__u16 hardware;
+	__u16 protocol;
+	__u8 hardware_len;
+	__u8 protocol_len;
+	__u16 operation;
+	__u8 sender_mac[6];
+	__u8 sender_ip[4];
+	__u8 target_mac[6];
+	__u8 target_ip[4];
+} __attribute__((packed));
+
+#define ETH_IPV4 0x0800
+#define ETH_ARP 0x0806
+#define ETH_VLAN 0x8100
+#define ETH_IPV6 0x86dd
+#define ETH_QINQ 0x88a8
+#define ETH_QINQ_OLD 0x9100
+#define IP_MORE 0x2000		/* more fragments */
+#define IP_OFFSET 0x1fff	/* fragment offset */
+#define PROTO_ICMP 1
+#define PROTO_UDP 17
+
+static __always_inline int same_mac(const __u8 *a, const __u8 *b)
+{
+	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] &&
+	       a[3] == b[3] && a[4] == b[4] && a[5] == b[5];
+}
+
+static __always_inline int same_ip(const __u8 *a, const __u8 *b)
+{
+	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
+}
+
+static __always_inline int broadcast(const __u8 *m)
+{
+	return (m[0] & m[1] & m[2] & m[3] & m[4] & m[5]) == 0xff;
+}
+
+static __always_inline int served(__u16 port)
+{
+	__u32 word = port >> 6;
+	__u64 *bits = bpf_map_lookup_elem(&ports, &word);
+
+	return bits && (*bits >> (port & 63)) & 1;
+}
+
+static __always_inline enum verdict judge_arp(void *p, void *end,
+					      const struct ethernet *eth,
+					      const struct address *cfg)
+{
+	const struct arp *arp = p;
+
+	if (p + sizeof(*arp) > end)
+		return PASS_SHORT;
+	if (arp->hardware != htons(1) || arp->protocol != htons(ETH_IPV4) ||
+	    arp->hardware_len != 6 || arp->protocol_len != 4 ||
+	    arp->operation != htons(1) || !same_ip(arp->target_ip, cfg->ip))
+		return PASS_OTHER;
+	if (!broadcast(eth->dst) && !same_mac(eth->dst, cfg->mac))
+		return PASS_OTHER;
+	return TAKEN_ARP;
+}
+
+static __always_inline enum verdict judge_ipv4(void *p, void *end,
+					       const struct ethernet *eth,
+					       const struct address *cfg)
+{
+	const struct ipv4 *ip = p;
+	void *l4 = p + sizeof(*ip);
+
+	if (l4 > end)
+		return PASS_SHORT;
+	if (!same_mac(eth->dst, cfg->mac) || !same_ip(ip->dst, cfg->ip))
+		return PASS_OTHER;
+	if ((ip->version_ihl >> 4) != 4 || (ip->version_ihl & 15) < 5)
+		return PASS_SHORT;
+	if ((ip->version_ihl & 15) != 5)
+		return PASS_OPTIONS;
+	if (ip->fragment & htons(IP_MORE | IP_OFFSET))
+		return PASS_FRAGMENT;
+	if (ip->protocol == PROTO_UDP) {
+		const struct udp *udp = l4;
+
+		if (l4 + sizeof(*udp) > end)
+			return PASS_SHORT;
+		return served(ntohs(udp->dst)) ? TAKEN_UDP : PASS_PORT;
+	}
+	if (ip->protocol == PROTO_ICMP) {
+		const struct icmp *icmp = l4;
+
+		if (l4 + sizeof(*icmp) > end)
+			return PASS_SHORT;
+		return icmp->type == 8 && icmp->code == 0 ? TAKEN_ECHO : PASS_PROTOCOL;
+	}
+	return PASS_PROTOCOL;
+}
+
+static __always_inline enum verdict judge(struct xdp_md *ctx,
+					  const struct address *cfg)
+{
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	const struct ethernet *eth = data;
+	void *l3 = data + sizeof(*eth);
+
+	if (cfg->flags & WHOLE_PORT)
+		return TAKEN_ALL;
+	if (!(cfg->flags & HAS_ADDRESS))
+		return PASS_OTHER;
+	if (l3 > end)
+		return PASS_SHORT;
+	switch (eth->type) {
+	case htons(ETH_IPV4):
+		return judge_ipv4(l3, end, eth, cfg);
+	case htons(ETH_ARP):
+		return judge_arp(l3, end, eth, cfg);
+	case htons(ETH_IPV6):
+		return PASS_IPV6;
+	case htons(ETH_VLAN):
+	case htons(ETH_QINQ):
+	case htons(ETH_QINQ_OLD):
+		return PASS_TAGGED;
+	}
+	return PASS_ETHERTYPE;
+}
+
+static __always_inline int steer_frame(struct xdp_md *ctx)
+{
+	__u32 zero = 0, v;
+	__u64 *count;
+	int action = XDP_PASS;
+	const struct address *cfg = bpf_map_lookup_elem(&config, &zero);
+
+	if (!cfg)
+		return XDP_PASS;
+	v = judge(ctx, cfg);
+	if (v <= TAKEN_ALL) {
+		/* Without a socket on this queue the frame is the kernel's. */
+		action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
+		if (action != XDP_REDIRECT)
+			v = UNBOUND;
+	}
+	count = bpf_map_lookup_elem(&verdicts, &v);
+	if (count)
+		(*count)++;
+	return action;
+}
+
+SEC("xdp")
+int steer(struct xdp_md *ctx)
+{
+	return steer_frame(ctx);
+}
+
+/* The same for frames in several buffers; all headers are in the first. */
+SEC("xdp.frags")
+int steer_frags(struct xdp_md *ctx)
+{
+	return steer_frame(ctx);
+}
+
+char __license[] SEC("license") = "Dual BSD/GPL";
