@@ -50,6 +50,9 @@ func TestPeersSeeTheGeneratorsFrames(t *testing.T) {
 		{"asavie", false, func(on peers.Target) (*peers.Process, error) {
 			return peers.Launch(rig.dev, "asavie", append(self, "asavie"), on)
 		}},
+		{"rings", false, func(on peers.Target) (*peers.Process, error) {
+			return peers.Launch(rig.dev, "rings", append(self, "rings"), on)
+		}},
 		{"c", false, func(on peers.Target) (*peers.Process, error) { return peers.LaunchC(rig.dev, c, on) }},
 		{"udp", true, func(on peers.Target) (*peers.Process, error) {
 			return peers.Launch(rig.dev, "udp", append(self, "udp"), on)

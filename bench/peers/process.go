@@ -73,6 +73,7 @@ func (p *Process) Stop() (Counts, error) {
 // kinds are the contestants written in Go.
 var kinds = map[string]func(Target) (Peer, error){
 	"asavie": startAsavie,
+	"rings":  startRings,
 	"udp":    startUDP,
 }
 

@@ -1,0 +1,180 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"gradnic/bench/gen"
+	"gradnic/bench/peers"
+	"gradnic/bench/report"
+)
+
+// EngineOptions say how the engine is measured. The zero value is the table of docs/performance.md.
+type EngineOptions struct {
+	Self    []string      // argv of a contestant's process, to which KIND and the target are appended
+	Dir     string        // where the C yardstick is built
+	Rounds  int           // turns of each contestant; 0 means 5
+	Run     time.Duration // length of a turn; 0 means 1 s
+	Sizes   []int         // frame sizes in bytes without FCS; nil means 64, 298, 1066, 1514
+	Log     io.Writer     // progress; nil: none
+	Command string        // what the report says made it
+}
+
+// The engine's goals (ratios), by yardstick.
+const (
+	goalDropAsavie    = 1.05
+	goalDropC         = 0.95
+	goalReflectAsavie = 1.20
+)
+
+// contestant is one that takes turns.
+type contestant struct {
+	name     string
+	toKernel bool // its frames go to the kernel's address
+	ceiling  func(ifindex int) (*gen.Program, error)
+	argv     []string
+	c        bool
+}
+
+// series is one figure of one contestant over the rounds.
+type series struct {
+	mpps []float64
+	lost uint64
+}
+
+// Engine measures receive-and-drop and receive-and-return: the kernel's ceilings, gradnic's rings, gradnic's lane,
+// asavie/xdp, C, UDP sockets. Each round gives each contestant one turn at each size; the order rotates.
+func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
+	if err := cpus(); err != nil {
+		return nil, err
+	}
+	if o.Rounds == 0 {
+		o.Rounds = 5
+	}
+	if o.Run == 0 {
+		o.Run = time.Second
+	}
+	if o.Sizes == nil {
+		o.Sizes = []int{64, 298, 1066, 1514}
+	}
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	c, err := peers.BuildC(ctx, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	rig, err := NewRig()
+	if err != nil {
+		return nil, err
+	}
+	defer rig.Close()
+
+	r := report.New(o.Command)
+	r.Machine.Driver, r.Machine.Mode = "veth", "native"
+	self := func(kind string) []string { return append(o.Self[:len(o.Self):len(o.Self)], kind) }
+	for _, task := range []peers.Task{peers.Drop, peers.Reflect} {
+		all := []contestant{
+			{name: "kernel", ceiling: gen.OpenDrop},
+			{name: "rings", argv: self("rings")},
+			{name: "lane", argv: self("lane")},
+			{name: "asavie", argv: self("asavie")},
+			{name: "c", argv: []string{c}, c: true},
+			{name: "udp", toKernel: true, argv: self("udp")},
+		}
+		if task == peers.Reflect {
+			all[0].ceiling = gen.OpenBounce
+		}
+		got := map[string]*series{}
+		for round := range o.Rounds {
+			for _, size := range o.Sizes {
+				for i := range all {
+					if err := ctx.Err(); err != nil {
+						return nil, err
+					}
+					c := all[(i+round)%len(all)]
+					key := fmt.Sprintf("%s/%s/%d", task, c.name, size)
+					if got[key] == nil {
+						got[key] = &series{}
+					}
+					mpps, lost, err := rig.turn(c, task, size, o.Run)
+					if err != nil {
+						return nil, fmt.Errorf("%s: %w", key, err)
+					}
+					got[key].mpps = append(got[key].mpps, mpps)
+					got[key].lost += lost
+					fmt.Fprintf(o.Log, "round %d/%d  %-22s %6.2f Mpps\n", round+1, o.Rounds, key, mpps)
+				}
+			}
+		}
+		engineRows(r, task, o.Sizes, got)
+	}
+	return r, nil
+}
+
+// turn is one run of one contestant: what it received (drop) or what came back to the generator (reflect), in Mpps,
+// and what it received and could not send back.
+func (r *Rig) turn(c contestant, task peers.Task, size int, d time.Duration) (mpps float64, lost uint64, err error) {
+	opts := gen.Options{Frame: r.Frame(size, c.toKernel)}
+	if c.ceiling != nil {
+		var p *gen.Program
+		if err := r.dev.Do(func() (err error) { p, err = c.ceiling(r.devIndex); return }); err != nil {
+			return 0, 0, err
+		}
+		run, err := r.drive(opts, d)
+		n, err2 := p.Received()
+		if task == peers.Reflect {
+			n = run.Returned
+		}
+		return run.Mpps(n), 0, errors.Join(err, err2, p.Close())
+	}
+	launch := func() (*peers.Process, error) { return peers.Launch(r.dev, c.name, c.argv, r.target(task)) }
+	if c.c {
+		launch = func() (*peers.Process, error) { return peers.LaunchC(r.dev, c.argv[0], r.target(task)) }
+	}
+	p, err := launch()
+	if err != nil {
+		return 0, 0, err
+	}
+	run, err := r.drive(opts, d)
+	counts, err2 := p.Stop()
+	n := counts.Received
+	if task == peers.Reflect {
+		n = run.Returned
+	}
+	return run.Mpps(n), counts.Lost, errors.Join(err, err2)
+}
+
+// engineRows turns the series of one task into rows: gradnic's against each yardstick, then the yardsticks.
+func engineRows(r *report.Report, task peers.Task, sizes []int, got map[string]*series) {
+	at := func(who string, size int) *series { return got[fmt.Sprintf("%s/%s/%d", task, who, size)] }
+	type pair struct {
+		who, against string
+		goal         float64
+	}
+	pairs := []pair{
+		{"rings", "asavie", goalDropAsavie}, {"rings", "c", goalDropC}, {"rings", "kernel", 0}, {"rings", "udp", 0},
+		{"lane", "asavie", 0}, {"lane", "c", 0},
+	}
+	bound := "copy into the UMEM by the softirq on the generator's core"
+	if task == peers.Reflect {
+		pairs[0].goal, pairs[1].goal = goalReflectAsavie, 0
+		bound = "one sk_buff a frame in copy-mode transmit"
+	}
+	for _, p := range pairs {
+		for _, size := range sizes {
+			r.Add(report.Row{
+				Name: fmt.Sprintf("%s/%s/%d", task, p.who, size), Unit: "Mpps", Goal: p.goal, Bound: bound,
+				Against: fmt.Sprintf("%s/%s/%d", task, p.against, size),
+			}, at(p.who, size).mpps, at(p.against, size).mpps)
+		}
+	}
+	for _, who := range []string{"kernel", "asavie", "c", "udp"} {
+		for _, size := range sizes {
+			r.Add(report.Row{Name: fmt.Sprintf("%s/%s/%d", task, who, size), Unit: "Mpps"}, at(who, size).mpps, nil)
+		}
+	}
+}
