@@ -26,7 +26,7 @@ func SwitchMAC() inet.MAC { return inet.MAC{0x06, 0, 0, 0, 0, 0xfe} }
 func SwitchIP() inet.Addr { return inet.Addr{10, 50, 0, 254} }
 
 // WorkerMAC is the Ethernet address of worker rank.
-func WorkerMAC(rank int) inet.MAC { return inet.MAC{0x02, 0, 0, 0, byte(rank + 1), 0} }
+func WorkerMAC(rank int) inet.MAC { return inet.MAC{0x02, 0, 0, 0, 0x01, byte(rank)} }
 
 // WorkerIP is the IPv4 address of worker rank.
 func WorkerIP(rank int) inet.Addr { return inet.Addr{10, 50, 0, byte(rank + 1)} }
