@@ -123,20 +123,37 @@ func (p *Pool) CompletePartial(slot, set int, out []byte) bool {
 }
 
 // Abort gives a slot back in whatever phase it is. By rule Rounds, packets of
-// the rounds it held and of older ones are Aborted from then on, and the first
-// packet of a later round starts the slot again. SwitchML has no number to tell
-// them by: there the slot is as new.
+// the rounds it held and of older ones are Aborted until two later rounds have
+// started and make them Stale, and the first packet of a later round, whatever
+// its number, starts the slot again. SwitchML has no number to tell late packets
+// by: there the slot is as new.
 func (p *Pool) Abort(slot int) {
-	for set := range Versions {
-		i := p.at(slot, set)
+	i := p.at(slot, 0)
+	floor, held := p.top(i)
+	for ; i < slot*Versions+Versions; i++ {
 		v := &p.versions[i]
 		if p.phase(i) == Collecting {
 			p.collecting--
 		}
 		clear(p.bitmap(i))
-		held := v.phase != Idle || v.aborted
-		*v = version{round: v.round, aborted: held && p.spec.Rule == Rounds}
+		if held {
+			*v = version{round: floor, aborted: p.spec.Rule == Rounds}
+		}
 	}
+}
+
+// top is the latest round that the slot with versions i and i+1 holds.
+func (p *Pool) top(i int) (round uint32, held bool) {
+	a, b := &p.versions[i], &p.versions[i+1]
+	switch {
+	case p.spec.Rule != Rounds:
+		return 0, true
+	case a.phase == Idle:
+		return b.round, b.phase != Idle
+	case b.phase == Idle || after(a.round, b.round):
+		return a.round, true
+	}
+	return b.round, true
 }
 
 // AbortAll is Abort for every slot.

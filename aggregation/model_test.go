@@ -1,0 +1,167 @@
+package aggregation
+
+import (
+	"encoding/binary"
+	"flag"
+	"os"
+	"testing"
+)
+
+// The property tests run 10,000 cases each; -rapid.checks=N on the command line
+// changes that.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "10000"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// p4Slot is the switch's rule on one slot, written down again with maps.
+type p4Slot struct {
+	n      int
+	bitmap [2]map[int]bool
+	count  [2]int
+	exps   [2][2]int8
+	vals   [2][]int32
+}
+
+func newP4Slot(n int) *p4Slot {
+	return &p4Slot{n: n, bitmap: [2]map[int]bool{{}, {}}}
+}
+
+func (m *p4Slot) step(w, s int, exps [2]int8, vals []int32) Outcome {
+	fresh, seen := len(m.bitmap[s]) == 0, m.bitmap[s][w]
+	m.bitmap[s][w] = true
+	delete(m.bitmap[1-s], w)
+	flag := m.count[s]
+	if m.n == 1 {
+		flag = map[bool]int{false: 1, true: 0}[seen]
+	} else if !seen {
+		m.count[s] = (m.count[s] + m.n - 1) % m.n
+	}
+	if !seen {
+		if fresh {
+			m.vals[s], m.exps[s] = make([]int32, len(vals)), [2]int8{-128, -128}
+		}
+		for i, v := range vals {
+			m.vals[s][i] += v
+		}
+		m.exps[s] = [2]int8{max(m.exps[s][0], exps[0]), max(m.exps[s][1], exps[1])}
+	}
+	switch {
+	case !seen && flag == 1:
+		return Completed
+	case seen && flag == 0:
+		return Answered
+	case seen:
+		return Duplicate
+	}
+	return Added
+}
+
+// roundSlot is the rule with rounds on one slot, written down again with maps.
+type roundSlot struct {
+	n       int
+	rounds  map[uint32]*round
+	used    bool
+	top     uint32
+	floor   *uint32 // last aborted round
+	started int     // rounds since then
+}
+
+type round struct {
+	seen map[int]bool
+	exp  int8
+	vals []int32
+	done bool
+}
+
+func newRoundSlot(n int) *roundSlot { return &roundSlot{n: n, rounds: map[uint32]*round{}} }
+
+func (m *roundSlot) step(w int, r uint32, exp int8, vals []int32) Outcome {
+	if m.floor != nil && m.started < 2 && int32(r-*m.floor) <= 0 {
+		return Aborted
+	}
+	ahead := int32(r - m.top)
+	switch {
+	case !m.used || ahead == 1 && m.rounds[m.top].done:
+		m.rounds[r] = &round{seen: map[int]bool{}, exp: -128, vals: make([]int32, len(vals))}
+		m.used, m.top = true, r
+		m.started++
+	case ahead > 0:
+		return Early
+	case ahead < -1 || m.rounds[r] == nil:
+		return Stale
+	}
+	x := m.rounds[r]
+	if x.done {
+		return Answered
+	}
+	if x.seen[w] {
+		return Duplicate
+	}
+	x.seen[w] = true
+	x.exp = max(x.exp, exp)
+	for i, v := range vals {
+		x.vals[i] += v
+	}
+	if x.done = len(x.seen) == m.n; x.done {
+		return Completed
+	}
+	return Added
+}
+
+func (m *roundSlot) abort() {
+	if m.used {
+		floor := m.top
+		*m = roundSlot{n: m.n, rounds: map[uint32]*round{}, floor: &floor}
+	}
+}
+
+func encode(v []int32) []byte {
+	b := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		b = binary.BigEndian.AppendUint32(b, uint32(x))
+	}
+	return b
+}
+
+func decode(b []byte) []int32 {
+	v := make([]int32, len(b)/4)
+	for i := range v {
+		v[i] = int32(binary.BigEndian.Uint32(b[4*i:]))
+	}
+	return v
+}
+
+// values is what worker w contributes to round k of a slot in the tests: large
+// enough to wrap, different in every element.
+func values(n, slot, w int, k uint32) []int32 {
+	v := make([]int32, n)
+	for i := range v {
+		v[i] = int32(uint32(i+1)*0x9e3779b1 ^ uint32(w+1)*0x85ebca6b ^ (k+1)*0xc2b2ae35 ^ uint32(slot)*0x27d4eb2f)
+	}
+	return v
+}
+
+func sum(n, slot, workers int, k uint32) []int32 {
+	s := make([]int32, n)
+	for w := range workers {
+		for i, v := range values(n, slot, w, k) {
+			s[i] += v
+		}
+	}
+	return s
+}
+
+func mustPool(t interface {
+	Helper()
+	Fatal(...any)
+}, s Spec) *Pool {
+	t.Helper()
+	p, err := NewPool(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
