@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -143,24 +144,34 @@ func Load[T Element](path string) ([]T, error) {
 	return v, nil
 }
 
-// Save writes v to the file at path, which is replaced only when all of v is written.
+// Save writes v to the file at path. A regular file appears, or is replaced, only
+// when all of v is written; anything else, a pipe for example, is written to as it is.
 func Save[T Element](path string, v []T) (err error) {
-	tmp := path + ".tmp"
-	f, err := os.Create(tmp)
+	if i, err := os.Stat(path); err == nil && !i.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(Write(f, v), f.Close())
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
 			f.Close()
-			os.Remove(tmp)
+			os.Remove(f.Name())
 		}
 	}()
 	if err := Write(f, v); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return os.Rename(tmp, path)
+	return os.Rename(f.Name(), path)
 }
