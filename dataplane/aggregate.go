@@ -1,0 +1,146 @@
+package dataplane
+
+import (
+	"gradnic/aggregation"
+	"gradnic/wire/inet"
+	"gradnic/wire/switchml"
+)
+
+const (
+	slotOutOfRange = reasonOutcome + Reason(aggregation.InvalidSlot)
+	// valuesSize holds the values of the largest result.
+	valuesSize = 4 * switchml.MaxElements
+)
+
+// aggregate adds the messages of the batch to their slots and makes the results.
+func (l *lane) aggregate() {
+	b := &l.batch
+	c := &l.contrib
+	for _, s := range b.sel[:b.nsel] {
+		i := int(s)
+		j := b.job[i]
+		v := b.view[i]
+		w := &j.workers[b.rank[i]]
+		port := int(b.port[i])
+		count := &l.counts[port]
+
+		w.received++
+		w.lastSeen = l.now
+		if !w.joined {
+			l.join(j, w, int(b.rank[i]), port)
+		}
+		c.Slot = v.Slot()
+		if len(l.lanes) > 1 {
+			c.Slot /= len(l.lanes)
+		}
+		c.Set = v.Set()
+		c.Worker = int(b.rank[i])
+		c.Exponents[0], c.Exponents[1] = v.Exponents()
+		c.Values = v.Values()
+
+		switch o := j.pool.Contribute(c, l.now, l.values[:j.frameLen-switchml.ValuesOffset]); o {
+		case aggregation.Added:
+			w.contributed++
+			count[cContributed]++
+		case aggregation.Completed:
+			w.contributed++
+			count[cContributed]++
+			count[cResults]++
+			j.results++
+			l.broadcast(j, i, port)
+		case aggregation.Answered:
+			w.duplicates++
+			count[cDuplicates]++
+			count[cResent]++
+			j.resent++
+			l.resend(j, i, port)
+		case aggregation.Duplicate:
+			w.duplicates++
+			count[cDuplicates]++
+		default:
+			count[cDrops+int(reasonOutcome)+int(o)]++
+		}
+		if n := j.pool.Wrapped(); n != j.wrapped {
+			count[cWrapped] += n - j.wrapped
+			j.wrapped = n
+		}
+		l.release(b.desc[i].Addr)
+	}
+}
+
+// broadcast sends a copy of the result to each receiver of the job's group. ingress is the port of the message that
+// completed the slot, and i its number in the batch.
+func (l *lane) broadcast(j *laneJob, i, ingress int) {
+	copies := j.copies
+	lost := j.receivers - len(copies) // their port is not known
+	if im := l.ports[ingress].impair; im != nil && im.EgressTogether && im.dropEgress() {
+		for k := range copies {
+			l.lostReplica(copies[k].Port, ImpairedEgress)
+		}
+		copies = nil
+	}
+	for ; lost > 0; lost-- {
+		l.lostReplica(ingress, PortUnknown)
+	}
+	if len(copies) == 0 {
+		return
+	}
+	t, udp := l.replyTemplate(j, i)
+	for k := range copies {
+		c := &copies[k]
+		port := c.UDPPort
+		if port == 0 {
+			port = udp
+		}
+		l.replicate(j, &t, c.Port, c.MAC, c.IP, port, int(c.Rank))
+	}
+}
+
+// resend sends the result once more to one worker, out of the port that its message came in by.
+func (l *lane) resend(j *laneJob, i, ingress int) {
+	if im := l.ports[ingress].impair; im != nil && im.EgressTogether && im.dropEgress() {
+		l.lostReplica(ingress, ImpairedEgress)
+		return
+	}
+	t, udp := l.replyTemplate(j, i)
+	p := &l.batch.pkt[i]
+	l.replicate(j, &t, ingress, p.Src, p.SrcIP, udp, int(l.batch.rank[i]))
+}
+
+// lostReplica counts a copy that will not be sent.
+func (l *lane) lostReplica(port int, r Reason) {
+	l.counts[port][cReplicas]++
+	l.counts[port][cReplicaDrops+int(r)]++
+}
+
+// replyTemplate makes the headers that all copies share. As the P4 program does, the UDP ports of the message that
+// completed the slot are swapped, and its job number and packet number are echoed. udp is that message's source port.
+func (l *lane) replyTemplate(j *laneJob, i int) (t switchml.ReplyTemplate, udp uint16) {
+	p, v := &l.batch.pkt[i], l.batch.view[i]
+	e0, e1 := j.pool.Exponents(l.contrib.Slot, l.contrib.Set)
+	t, _ = switchml.NewReplyTemplate(switchml.Reply{
+		Switch:   switchml.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: p.DstPort},
+		Elements: j.elements, Job: v.Job(), TSI: v.TSI(), PoolIndex: v.PoolIndex(), E0: e0, E1: e1,
+	})
+	return t, p.SrcPort
+}
+
+// replicate copies the result into a chunk of its own, which in copy mode is faster than a chain of header and shared
+// payload, and queues it. rank is -1 when the copy is for several workers.
+func (l *lane) replicate(j *laneJob, t *switchml.ReplyTemplate, port int, mac inet.MAC, ip inet.Addr, udp uint16, rank int) {
+	addr, ok := l.take()
+	if !ok {
+		l.lostReplica(port, NoFrame)
+		return
+	}
+	l.counts[port][cReplicas]++
+	f := l.area[addr : addr+uint64(j.frameLen)]
+	t.Put(f, mac, ip, udp)
+	copy(f[switchml.ValuesOffset:], l.values[:j.frameLen-switchml.ValuesOffset])
+	var w *laneWorker
+	if rank >= 0 {
+		w = &j.workers[rank]
+		w.sent++
+	}
+	l.sendReplica(port, Desc{Addr: addr, Len: uint32(j.frameLen)}, w)
+}

@@ -1,0 +1,160 @@
+package dataplane
+
+import (
+	"gradnic/wire/inet"
+	"gradnic/wire/switchml"
+)
+
+// batchRoom is the most frames of a batch after impairments: each frame may be doubled, and delayed ones come back.
+const batchRoom = 3 * BatchSize
+
+// batch is the frames that pass the stages together, as arrays by field.
+type batch struct {
+	n    int // frames
+	desc [batchRoom]Desc
+	port [batchRoom]uint16 // where each came in
+	pkt  [batchRoom]inet.Packet
+	view [batchRoom]switchml.View
+	job  [batchRoom]*laneJob
+	rank [batchRoom]uint16
+
+	sel  [batchRoom]uint16 // the frames that are still in the fast path
+	nsel int
+}
+
+// process runs the batch of one port through the port's function.
+func (l *lane) process(port int) {
+	p := &l.ports[port]
+	if p.impair != nil {
+		l.impairIngress(port, p.impair)
+	}
+	l.runFunction(port)
+}
+
+// runFunction gives every frame of the batch to the function of the port that they came in by.
+func (l *lane) runFunction(port int) {
+	b := &l.batch
+	p := &l.ports[port]
+	for i := range b.port[:b.n] {
+		b.port[i] = uint16(port)
+	}
+	switch p.function {
+	case Aggregate:
+		l.parse()
+		l.match()
+		if len(l.peers) > 1 {
+			l.handOff()
+		}
+		l.aggregate()
+	case Reflect:
+		l.reflect(port)
+	case Sink:
+		for _, d := range b.desc[:b.n] {
+			l.release(d.Addr)
+		}
+		l.counts[port][cPassed] += uint64(b.n)
+	case Forward:
+		for _, d := range b.desc[:b.n] {
+			l.send(p.forward, port, d, sentPassed)
+		}
+	}
+}
+
+// parse looks at the headers of the whole batch and leaves in sel the messages that are for the aggregator; the
+// rest gets its verdict here.
+func (l *lane) parse() {
+	b := &l.batch
+	nsel := 0
+	mac, ip := l.cfg.MAC, l.cfg.IP
+	for i := range b.n {
+		p := &b.pkt[i]
+		frame := l.frame(b.desc[i])
+		f := inet.Parse(frame, p)
+		if b.desc[i].Options != 0 {
+			l.drop(i, Chained)
+			continue
+		}
+		if f != inet.OK {
+			if f == inet.NotIPv4 && p.EtherType == inet.EtherTypeARP {
+				l.answerARP(i, frame)
+			} else {
+				l.drop(i, reasonInet+Reason(f))
+			}
+			continue
+		}
+		if p.DstIP != ip || p.Dst != mac {
+			l.drop(i, NotForUs)
+			continue
+		}
+		if p.Proto != inet.ProtoUDP {
+			l.answerOther(i, frame, p)
+			continue
+		}
+		if !switchml.IsPort(p.DstPort) {
+			l.drop(i, UnknownPort)
+			continue
+		}
+		v, sf := switchml.Validate(p.Payload)
+		if sf != switchml.OK {
+			l.drop(i, reasonSwitchML+Reason(sf))
+			continue
+		}
+		b.view[i] = v
+		b.sel[nsel] = uint16(i)
+		nsel++
+	}
+	b.nsel = nsel
+}
+
+// match finds the worker of each message, and checks what the job allows.
+func (l *lane) match() {
+	b := &l.batch
+	nsel := 0
+	for _, s := range b.sel[:b.nsel] {
+		i := int(s)
+		p := &b.pkt[i]
+		e := l.table.find(p.Src.Uint64(), p.SrcIP.Uint32())
+		if e == nil {
+			l.drop(i, UnknownWorker)
+			continue
+		}
+		v := b.view[i]
+		switch {
+		case v.Elements() != e.job.elements:
+			l.drop(i, WrongSize)
+			continue
+		case v.Slot() >= e.job.slots:
+			l.drop(i, slotOutOfRange)
+			continue
+		}
+		b.job[i] = e.job
+		b.rank[i] = uint16(e.rank)
+		b.sel[nsel] = s
+		nsel++
+	}
+	b.nsel = nsel
+}
+
+// drop gives frame i of the batch its verdict and frees it.
+func (l *lane) drop(i int, r Reason) {
+	b := &l.batch
+	l.counts[b.port[i]][cDrops+int(r)]++
+	l.release(b.desc[i].Addr)
+}
+
+// reflect swaps the MAC addresses of the whole batch and sends it out of the port it came in by.
+func (l *lane) reflect(port int) {
+	b := &l.batch
+	for i, d := range b.desc[:b.n] {
+		f := l.frame(d)
+		if len(f) < inet.EthernetLen {
+			l.drop(i, reasonInet+Reason(inet.Short))
+			continue
+		}
+		var dst [6]byte
+		copy(dst[:], f[0:6])
+		copy(f[0:6], f[6:12])
+		copy(f[6:12], dst[:])
+		l.send(port, port, d, sentPassed)
+	}
+}

@@ -1,0 +1,144 @@
+package dataplane
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"gradnic/wire/inet"
+)
+
+// Limits of a configuration.
+const (
+	// BatchSize is the most frames that pass the stages of a lane together.
+	BatchSize = 64
+	// MaxLanes is the most lanes of a NIC.
+	MaxLanes = 64
+	// MaxPorts is the most ports of a NIC.
+	MaxPorts = 256
+	// MinFramesPerQueue and MaxFramesPerQueue bound Config.FramesPerQueue.
+	MinFramesPerQueue = 128
+	MaxFramesPerQueue = 1 << 16
+)
+
+// Defaults of Config.
+const (
+	DefaultFramesPerQueue = 2048
+	DefaultChunkSize      = 2048
+	DefaultSpin           = 50 * time.Microsecond
+	DefaultDrain          = 250 * time.Millisecond
+)
+
+// Wait says what a lane does when its queues are empty.
+type Wait uint8
+
+// Ways to wait.
+const (
+	// Adaptive spins for Config.Spin when there are more CPUs than lanes, then sleeps. An idle NIC costs nothing.
+	Adaptive Wait = iota
+	// Busy never sleeps. The lane uses its whole CPU.
+	Busy
+	// Interrupt sleeps as soon as the queues are empty.
+	Interrupt
+)
+
+var waitNames = [...]string{"adaptive", "busy", "interrupt"}
+
+// String returns the name that ParseWait takes.
+func (w Wait) String() string {
+	if int(w) < len(waitNames) {
+		return waitNames[w]
+	}
+	return fmt.Sprintf("wait(%d)", uint8(w))
+}
+
+// ParseWait returns the way to wait of this name.
+func ParseWait(s string) (Wait, error) {
+	for i, n := range waitNames {
+		if s == n {
+			return Wait(i), nil
+		}
+	}
+	return 0, fmt.Errorf("wait %q: legal are %s", s, strings.Join(waitNames[:], ", "))
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (w Wait) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (w *Wait) UnmarshalText(b []byte) (err error) {
+	*w, err = ParseWait(string(b))
+	return err
+}
+
+// Config is the NIC's configuration. Zero values mean the documented defaults; MAC and IP are required.
+type Config struct {
+	// MAC and IP are the NIC's own virtual address, never the address of a netdev of the kernel.
+	MAC inet.MAC
+	IP  inet.Addr
+	// Lanes is the number of lanes, 1 to MaxLanes; 0 means 1. Every netdev needs at least as many queues.
+	Lanes int
+	// CPUs pins lane i to CPUs[i]; empty leaves the lanes to the scheduler, otherwise one CPU a lane.
+	CPUs []int
+	// FramesPerQueue is the number of chunks of each port's queue, half for receive and half for transmit.
+	// A power of two from MinFramesPerQueue to MaxFramesPerQueue; 0 means DefaultFramesPerQueue.
+	FramesPerQueue int
+	// ChunkSize is 2048 or 4096; 0 means DefaultChunkSize.
+	ChunkSize int
+	// HugePages asks for hugepage-backed memory.
+	HugePages bool
+	// Wait is what an idle lane does.
+	Wait Wait
+	// Spin is how long an adaptive lane spins before it sleeps; 0 means DefaultSpin, negative means not at all.
+	Spin time.Duration
+	// Drain bounds how long Stop waits for frames in flight; 0 means DefaultDrain.
+	Drain time.Duration
+	// Seed makes impairments reproducible. Each port and lane draws from a stream of its own.
+	Seed uint64
+	// Logger takes what happens at start, stop and on errors; nil discards.
+	Logger *slog.Logger
+}
+
+func (c *Config) setDefaults() error {
+	if c.MAC == (inet.MAC{}) || c.MAC.IsMulticast() {
+		return fmt.Errorf("config: MAC %v: the NIC needs a unicast MAC address of its own", c.MAC)
+	}
+	if c.IP == (inet.Addr{}) {
+		return fmt.Errorf("config: IP %v: the NIC needs an IPv4 address of its own", c.IP)
+	}
+	if c.Lanes == 0 {
+		c.Lanes = 1
+	}
+	if c.Lanes < 1 || c.Lanes > MaxLanes {
+		return fmt.Errorf("config: %d lanes: legal are 1 to %d", c.Lanes, MaxLanes)
+	}
+	if n := len(c.CPUs); n != 0 && n != c.Lanes {
+		return fmt.Errorf("config: %d CPUs for %d lanes: name one CPU a lane, or none", n, c.Lanes)
+	}
+	if c.FramesPerQueue == 0 {
+		c.FramesPerQueue = DefaultFramesPerQueue
+	}
+	if f := c.FramesPerQueue; f < MinFramesPerQueue || f > MaxFramesPerQueue || f&(f-1) != 0 {
+		return fmt.Errorf("config: %d frames per queue: legal are powers of two from %d to %d", f, MinFramesPerQueue, MaxFramesPerQueue)
+	}
+	if c.ChunkSize == 0 {
+		c.ChunkSize = DefaultChunkSize
+	}
+	if c.ChunkSize != 2048 && c.ChunkSize != 4096 {
+		return fmt.Errorf("config: chunk size %d: legal are 2048 and 4096", c.ChunkSize)
+	}
+	if int(c.Wait) >= len(waitNames) {
+		return fmt.Errorf("config: %v: legal are %s", c.Wait, strings.Join(waitNames[:], ", "))
+	}
+	if c.Spin == 0 {
+		c.Spin = DefaultSpin
+	}
+	if c.Drain <= 0 {
+		c.Drain = DefaultDrain
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package dataplane
+
+// A frame is handed to the lane that owns its slot as a descriptor; that lane parses and matches it again, since its
+// tables are its own. The chunk comes home through another ring, which has room for every chunk of the home lane
+// and so is never full.
+
+// handOff gives the messages of other lanes' slots away and leaves in sel those of own slots.
+func (l *lane) handOff() {
+	b := &l.batch
+	nsel := 0
+	for _, s := range b.sel[:b.nsel] {
+		i := int(s)
+		owner := b.view[i].Slot() % len(l.lanes)
+		if owner == l.id {
+			b.sel[nsel] = s
+			nsel++
+			continue
+		}
+		p := &l.peers[owner]
+		if p.nout == len(p.out) {
+			l.flushHandoff(p)
+		}
+		p.out[p.nout] = handoff{b.desc[i], uint32(b.port[i])}
+		p.nout++
+	}
+	b.nsel = nsel
+}
+
+func (l *lane) flushHandoff(p *peer) {
+	n := p.frames.push(p.out[:p.nout])
+	l.lane[lHandedOut] += uint64(n)
+	p.wake = p.wake || n > 0
+	for _, h := range p.out[n:p.nout] {
+		l.counts[h.port][cDrops+int(HandoffFull)]++
+		l.release(h.Addr)
+	}
+	p.nout = 0
+}
+
+// sendHome queues another lane's chunk for its way home.
+func (l *lane) sendHome(home int, addr uint64) {
+	p := &l.peers[home]
+	if p.nhome == len(p.outHome) {
+		l.flushHome(p)
+	}
+	p.outHome[p.nhome] = addr
+	p.nhome++
+}
+
+func (l *lane) flushHome(p *peer) {
+	if n := p.home.push(p.outHome[:p.nhome]); n != p.nhome {
+		// The ring holds all chunks of its lane: a chunk was freed twice.
+		panic("dataplane: home ring overflow: a chunk is in two places")
+	}
+	l.lane[lHomeOut] += uint64(p.nhome)
+	p.nhome = 0
+	p.wake = true
+}
+
+// toPeers pushes what the round has collected for other lanes, and wakes those that sleep.
+func (l *lane) toPeers() {
+	for i := range l.peers {
+		if i == l.id {
+			continue
+		}
+		p := &l.peers[i]
+		if p.nout > 0 {
+			l.flushHandoff(p)
+		}
+		if p.nhome > 0 {
+			l.flushHome(p)
+		}
+		if p.wake {
+			p.wake = false
+			l.lanes[i].wake()
+		}
+	}
+}
+
+// fromPeers takes the frames of own slots from other lanes, and own chunks that come home.
+func (l *lane) fromPeers() int {
+	work := 0
+	b := &l.batch
+	var in [BatchSize]handoff
+	for i, other := range l.lanes {
+		if i == l.id {
+			continue
+		}
+		p := &other.peers[l.id]
+		for {
+			n := p.home.pop(l.reaped[:])
+			if n == 0 {
+				break
+			}
+			l.lane[lHomeIn] += uint64(n)
+			l.free = append(l.free, l.reaped[:n]...)
+			work += n
+		}
+		n := p.frames.pop(in[:])
+		if n == 0 {
+			continue
+		}
+		if work == 0 {
+			l.updateNow()
+		}
+		work += n
+		l.lane[lHandedIn] += uint64(n)
+		for k, h := range in[:n] {
+			b.desc[k] = h.Desc
+			b.port[k] = uint16(h.port)
+		}
+		b.n = n
+		l.parse()
+		l.match()
+		l.aggregate()
+	}
+	return work
+}
+
+// inbound is true when another lane has sent something.
+func (l *lane) inbound() bool {
+	for i, other := range l.lanes {
+		if i == l.id {
+			continue
+		}
+		p := &other.peers[l.id]
+		if !p.frames.empty() || !p.home.empty() {
+			return true
+		}
+	}
+	return false
+}

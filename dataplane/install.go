@@ -1,0 +1,374 @@
+package dataplane
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"gradnic/aggregation"
+	"gradnic/multicast"
+	"gradnic/wire/inet"
+	"gradnic/wire/switchml"
+)
+
+// laneJob is a job's share on one lane: the pool of its slots, where its results go, and its counts.
+type laneJob struct {
+	name      string
+	elements  int
+	frameLen  int // of a message and of a result
+	slots     int // of the whole job
+	pool      *aggregation.Pool
+	group     *multicast.Group
+	copies    []multicast.Copy // one a frame of a result
+	receivers int              // frames that a result should make
+	shared    bool             // copies are multicast frames
+	workers   []laneWorker     // by rank
+
+	results, resent, wrapped uint64
+}
+
+// laneWorker is what one lane has seen of a worker.
+type laneWorker struct {
+	joined bool // a frame came
+	port   int  // of the first frame, -1 before
+	sent   uint64
+
+	received, contributed, duplicates uint64
+	lastSeen                          int64
+}
+
+// job is the control side's record of a job: its specification and the share of each lane.
+type job struct {
+	spec  JobSpec
+	lanes []*laneJob
+}
+
+// join records where a worker's first frame came from. It may allocate: it happens once a worker.
+func (l *lane) join(j *laneJob, w *laneWorker, rank, port int) {
+	w.joined = true
+	w.port = port
+	m, ok := j.group.Member(rank)
+	if !ok || m.Port != multicast.Unknown {
+		return
+	}
+	m.Port = port
+	if g, err := j.group.With(m); err == nil {
+		j.setGroup(g)
+	}
+}
+
+func (j *laneJob) setGroup(g *multicast.Group) {
+	j.group = g
+	if !j.shared {
+		j.copies = g.Copies()
+	}
+}
+
+// newLaneJobs makes a job's share for each lane.
+func (n *NIC) newLaneJobs(s *JobSpec) ([]*laneJob, error) {
+	members := make([]multicast.Member, len(s.Members))
+	for i, m := range s.Members {
+		members[i] = m.member()
+	}
+	group, err := multicast.NewGroup(s.Workers, members...)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]*laneJob, len(n.lanes))
+	for i := range jobs {
+		pool, err := aggregation.NewPool(n.poolSpec(s))
+		if err != nil {
+			return nil, err
+		}
+		j := &laneJob{
+			name: s.Name, elements: s.Elements, frameLen: switchml.FrameLen(s.Elements), slots: s.Slots,
+			pool: pool, workers: make([]laneWorker, s.Workers), receivers: s.Workers,
+		}
+		for r := range j.workers {
+			j.workers[r].port = multicast.Unknown
+		}
+		if m := s.Multicast; m != nil {
+			j.shared = true
+			j.receivers = len(m.Ports)
+			for _, p := range m.Ports {
+				j.copies = append(j.copies, multicast.Copy{Rank: -1, Port: p, MAC: m.MAC, IP: m.IP, UDPPort: m.Port})
+			}
+		}
+		j.setGroup(group)
+		jobs[i] = j
+	}
+	return jobs, nil
+}
+
+// poolSpec is the pool of one lane: its share of the slots, rounded up.
+func (n *NIC) poolSpec(s *JobSpec) aggregation.Spec {
+	return aggregation.Spec{
+		Rule: aggregation.SwitchML, Workers: s.Workers, Elements: s.Elements, Exponents: 2,
+		Slots: (s.Slots + len(n.lanes) - 1) / len(n.lanes),
+	}
+}
+
+func (w WorkerSpec) member() multicast.Member {
+	return multicast.Member{Rank: w.Rank, Port: w.Port, MAC: w.MAC, IP: w.IP}
+}
+
+// checkWorkers refuses addresses that another worker has, and ports that do not exist. A worker is known by its
+// addresses alone, so they belong to one rank of one job.
+func (n *NIC) checkWorkers(name string, workers []WorkerSpec) error {
+	type address struct {
+		mac inet.MAC
+		ip  inet.Addr
+	}
+	owner := map[address]string{}
+	for _, j := range n.jobs {
+		for _, m := range j.spec.Members {
+			owner[address{m.MAC, m.IP}] = fmt.Sprintf("rank %d of job %s", m.Rank, j.spec.Name)
+		}
+	}
+	for _, w := range workers {
+		if w.Port < multicast.Unknown || w.Port >= len(n.ports) {
+			return fmt.Errorf("job %s: rank %d: port %d: legal are -1 (learn) to %d", name, w.Rank, w.Port, len(n.ports)-1)
+		}
+		a := address{w.MAC, w.IP}
+		if o, ok := owner[a]; ok {
+			return fmt.Errorf("job %s: rank %d: %v %v is %s already", name, w.Rank, w.MAC, w.IP, o)
+		}
+		owner[a] = fmt.Sprintf("rank %d", w.Rank)
+	}
+	return nil
+}
+
+// InstallJob gives a job slots and makes its known workers' messages count. It returns when every lane has the job;
+// no frame of other jobs is lost meanwhile. The error wraps ErrJobExists when the name is taken.
+func (n *NIC) InstallJob(s JobSpec) error {
+	if err := s.setDefaults(); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.state == stopped {
+		return fmt.Errorf("install job %s: %w", s.Name, ErrStopped)
+	}
+	if _, ok := n.jobs[s.Name]; ok {
+		return fmt.Errorf("install job %s: %w", s.Name, ErrJobExists)
+	}
+	s.Members = slices.Clone(s.Members)
+	if err := n.checkWorkers(s.Name, s.Members); err != nil {
+		return err
+	}
+	if m := s.Multicast; m != nil {
+		c := *m
+		c.Ports = slices.Clone(m.Ports)
+		s.Multicast = &c
+		for _, p := range c.Ports {
+			if p < 0 || p >= len(n.ports) {
+				return fmt.Errorf("job %s: multicast port %d: legal are 0 to %d", s.Name, p, len(n.ports)-1)
+			}
+		}
+	}
+	lanes, err := n.newLaneJobs(&s)
+	if err != nil {
+		return fmt.Errorf("install job %s: %w", s.Name, err)
+	}
+	n.jobs[s.Name] = &job{spec: s, lanes: lanes}
+	n.applyTables()
+	n.cfg.Logger.Info("job installed", "job", s.Name, "workers", s.Workers, "elements", s.Elements, "slots", s.Slots)
+	return nil
+}
+
+// AddWorker makes a rank of a job known. It replaces a rank that is known already, as when a worker comes back with
+// another address; what the rank has contributed stays.
+func (n *NIC) AddWorker(name string, w WorkerSpec) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	j, ok := n.jobs[name]
+	if !ok {
+		return fmt.Errorf("add worker %d to job %s: %w", w.Rank, name, ErrNoJob)
+	}
+	if n.state == stopped {
+		return fmt.Errorf("add worker %d to job %s: %w", w.Rank, name, ErrStopped)
+	}
+	members := slices.DeleteFunc(slices.Clone(j.spec.Members), func(m WorkerSpec) bool { return m.Rank == w.Rank })
+	old := j.spec.Members
+	j.spec.Members = members
+	if err := n.checkWorkers(name, []WorkerSpec{w}); err != nil {
+		j.spec.Members = old
+		return err
+	}
+	members = append(members, w)
+	sort.Slice(members, func(a, b int) bool { return members[a].Rank < members[b].Rank })
+	// Validated once here; each lane adds to its own group, which may have learned ports meanwhile.
+	if _, err := multicast.NewGroup(j.spec.Workers, w.member()); err != nil {
+		j.spec.Members = old
+		return fmt.Errorf("add worker %d to job %s: %w", w.Rank, name, err)
+	}
+	j.spec.Members = members
+	n.onLanes(func(l *lane) {
+		lj := j.lanes[l.id]
+		if g, err := lj.group.With(w.member()); err == nil {
+			lj.setGroup(g)
+		}
+		lj.workers[w.Rank].joined = false
+		lj.workers[w.Rank].port = w.Port
+	})
+	n.applyTables()
+	return nil
+}
+
+// RemoveJob takes a job away. Its frames are dropped as unknown-worker from then on, and its slots are gone.
+func (n *NIC) RemoveJob(name string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.jobs[name]; !ok {
+		return fmt.Errorf("remove job %s: %w", name, ErrNoJob)
+	}
+	delete(n.jobs, name)
+	n.applyTables()
+	n.cfg.Logger.Info("job removed", "job", name)
+	return nil
+}
+
+// ResetJob gives a job fresh slots and counts; its workers stay.
+func (n *NIC) ResetJob(name string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	j, ok := n.jobs[name]
+	if !ok {
+		return fmt.Errorf("reset job %s: %w", name, ErrNoJob)
+	}
+	lanes, err := n.newLaneJobs(&j.spec)
+	if err != nil {
+		return fmt.Errorf("reset job %s: %w", name, err)
+	}
+	j.lanes = lanes
+	n.applyTables()
+	return nil
+}
+
+// applyTables builds each lane's tables from the jobs and hands them over. It returns when all lanes have them.
+func (n *NIC) applyTables() {
+	names := n.jobNames()
+	type tables struct {
+		jobs  []*laneJob
+		match *matchTable
+	}
+	built := make([]tables, len(n.lanes))
+	for i := range built {
+		t := &built[i]
+		for _, name := range names {
+			t.jobs = append(t.jobs, n.jobs[name].lanes[i])
+		}
+		t.match = newMatchTable(t.jobs)
+		for k, name := range names {
+			for _, m := range n.jobs[name].spec.Members {
+				t.match.insert(m.MAC, m.IP, m.Rank, t.jobs[k])
+			}
+		}
+	}
+	n.onLanes(func(l *lane) {
+		l.jobs, l.table = built[l.id].jobs, built[l.id].match
+	})
+}
+
+func (n *NIC) jobNames() []string {
+	names := make([]string, 0, len(n.jobs))
+	for name := range n.jobs {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Jobs returns the state of all jobs, by name.
+func (n *NIC) Jobs() []JobStatus {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := []JobStatus{}
+	for _, name := range n.jobNames() {
+		all = append(all, n.status(n.jobs[name]))
+	}
+	return all
+}
+
+// Job returns the state of one job. The error wraps ErrNoJob.
+func (n *NIC) Job(name string) (JobStatus, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	j, ok := n.jobs[name]
+	if !ok {
+		return JobStatus{}, fmt.Errorf("job %s: %w", name, ErrNoJob)
+	}
+	return n.status(j), nil
+}
+
+// status asks each lane for its share, on its own thread.
+func (n *NIC) status(j *job) JobStatus {
+	type share struct {
+		workers              []laneWorker
+		collecting, complete int
+		missing              []bool
+		results, resent      uint64
+		wrapped              uint64
+	}
+	shares := make([]share, len(n.lanes))
+	n.onLanes(func(l *lane) {
+		lj, s := j.lanes[l.id], &shares[l.id]
+		s.workers = slices.Clone(lj.workers)
+		_, s.collecting, s.complete = lj.pool.Occupancy()
+		s.missing = make([]bool, len(lj.workers))
+		var ranks []int
+		lj.pool.Walk(func(slot, set int, _ aggregation.State) bool {
+			ranks = lj.pool.Missing(ranks[:0], slot, set)
+			for _, r := range ranks {
+				s.missing[r] = true
+			}
+			return true
+		})
+		s.results, s.resent, s.wrapped = lj.results, lj.resent, lj.pool.Wrapped()
+	})
+
+	st := JobStatus{JobSpec: j.spec, Missing: []int{}}
+	st.Members = slices.Clone(j.spec.Members)
+	st.Status = make([]WorkerStatus, j.spec.Workers)
+	for r := range st.Status {
+		st.Status[r] = WorkerStatus{Rank: r, Port: multicast.Unknown}
+	}
+	for _, m := range st.Members {
+		w := &st.Status[m.Rank]
+		w.MAC, w.IP, w.Port, w.Known = m.MAC, m.IP, m.Port, true
+	}
+	st.Use.Total = j.spec.Slots * aggregation.Versions
+	missing := make([]bool, j.spec.Workers)
+	for _, s := range shares {
+		st.Use.Waiting += s.collecting
+		st.Use.Complete += s.complete
+		st.Results += s.results
+		st.Resent += s.resent
+		st.Wrapped += s.wrapped
+		for r, w := range s.workers {
+			t := &st.Status[r]
+			t.Received += w.received
+			t.Contributed += w.contributed
+			t.Duplicates += w.duplicates
+			t.Sent += w.sent
+			if w.joined {
+				t.Joined = true
+				if seen := n.epoch.Add(time.Duration(w.lastSeen)); seen.After(t.LastSeen) {
+					t.LastSeen = seen
+				}
+				if t.Port == multicast.Unknown {
+					t.Port = w.port
+				}
+			}
+			missing[r] = missing[r] || s.missing[r]
+		}
+	}
+	st.Use.InUse = st.Use.Waiting + st.Use.Complete
+	for r := range missing {
+		if missing[r] || !st.Status[r].Joined {
+			st.Missing = append(st.Missing, r)
+		}
+	}
+	return st
+}

@@ -1,0 +1,263 @@
+package dataplane
+
+import (
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gradnic/aggregation"
+)
+
+// publishEvery is how many busy rounds may pass before the counters are published.
+const publishEvery = 16
+
+// lane owns a queue of every port, a range of chunks and a shard of slots. All fields but the mailbox, the rings, the
+// sleeping flag and what is published belong to the lane's goroutine (or, before Start and after the lane's end, to
+// whoever holds the NIC's lock).
+type lane struct {
+	id    int
+	cpu   int // -1: not pinned
+	cfg   *Config
+	log   *slog.Logger
+	area  []byte
+	chunk uint64 // bytes of a chunk
+	share uint64 // bytes of a lane's chunks: the home of address a is lane a/share
+
+	free   []uint64 // stack of own free chunks
+	queues []laneQueue
+	ports  []lanePort
+	counts []portCounts
+	lane   [numLaneCounters]uint64
+
+	jobs  []*laneJob
+	table *matchTable
+
+	batch   batch
+	values  [valuesSize]byte // of a result, in wire order
+	contrib aggregation.Contribution
+	reaped  [BatchSize]uint64
+	epoch   time.Time
+	now     int64 // ns since the epoch, read once a round
+
+	lanes []*lane
+	peers []peer // by lane, own entry unused
+	held  int    // frames delayed by impairments
+
+	mail     mailbox
+	sleeping atomic.Bool
+	eventfd  int
+	poll     []unix.PollFd
+	spin     time.Duration // how long to spin before sleeping
+	lastWork int64         // now of the last round that found something
+	rounds   int           // busy rounds since the counters were published
+	dirty    bool          // something was counted since then
+	quit     bool
+	pub      *published
+}
+
+// laneQueue is one queue that the lane owns.
+type laneQueue struct {
+	queue
+	port    int
+	target  int // chunks to keep in the fill ring
+	filled  int // chunks in the fill ring or on their way through the kernel
+	limit   int // most frames posted and not completed
+	sending int // frames posted and not completed
+	failed  bool
+}
+
+// lanePort is what a lane knows of a port.
+type lanePort struct {
+	function FunctionKind
+	forward  int // index of the port to forward to
+	egress   *laneQueue
+	tx       txBatch
+	impair   *laneImpair // nil: perfect
+}
+
+// peer is the rings between this lane and another.
+type peer struct {
+	frames  *spsc[handoff] // frames from this lane to the other
+	home    *spsc[uint64]  // the other's chunks from this lane back to the other
+	out     [BatchSize]handoff
+	outHome [BatchSize]uint64
+	nout    int
+	nhome   int
+	wake    bool
+}
+
+// handoff is a frame given to the lane that owns its slot.
+type handoff struct {
+	Desc
+	port uint32
+}
+
+// run is the lane's life: rounds until it is told to quit.
+func (l *lane) run(wg *sync.WaitGroup) {
+	defer wg.Done()
+	runtime.LockOSThread()
+	// The thread is not unlocked: it may be pinned, so the runtime ends it with the goroutine.
+	if l.cpu >= 0 {
+		var set unix.CPUSet
+		set.Set(l.cpu)
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			l.log.Warn("lane not pinned", "lane", l.id, "cpu", l.cpu, "err", err)
+		}
+	}
+	l.updateNow()
+	l.lastWork = l.now
+	for !l.quit {
+		if l.mail.pending.Load() {
+			l.mail.run(l)
+		}
+		if l.round() {
+			l.dirty = true
+			if l.rounds++; l.rounds >= publishEvery {
+				l.publish()
+			}
+			if l.cfg.Wait == Adaptive {
+				l.lastWork = l.now
+			}
+			continue
+		}
+		l.idle()
+	}
+	l.publish()
+	l.mail.close(l)
+}
+
+// round takes one batch from each queue through all stages, and returns false when there was nothing to do.
+func (l *lane) round() bool {
+	work := 0
+	b := &l.batch
+	for i := range l.queues {
+		q := &l.queues[i]
+		n := q.Receive(b.desc[:BatchSize])
+		if n == 0 {
+			continue
+		}
+		if work == 0 {
+			l.updateNow()
+		}
+		work += n
+		q.filled -= n
+		c := &l.counts[q.port]
+		c[cReceived] += uint64(n)
+		c[cBatches]++
+		b.n = n
+		l.process(q.port)
+		l.refill(q)
+	}
+	if len(l.peers) > 1 {
+		work += l.fromPeers()
+	}
+	if l.held > 0 {
+		work += l.releaseHeld()
+	}
+	work += l.flush()
+	return work > 0
+}
+
+// flush sends what the round has made, takes back what was sent and fills up the receive rings.
+func (l *lane) flush() int {
+	work := 0
+	for i := range l.ports {
+		if l.ports[i].tx.n > 0 {
+			l.transmit(i)
+			work++
+		}
+	}
+	for i := range l.queues {
+		q := &l.queues[i]
+		if q.sending > 0 {
+			work += l.reap(q)
+			if q.TxPending() > 0 {
+				l.kick(q)
+				work++
+			}
+		}
+		if q.filled < q.target {
+			l.refill(q)
+		}
+	}
+	if len(l.peers) > 1 {
+		l.toPeers()
+	}
+	return work
+}
+
+// refill tops up a queue's fill ring from the free stack, in batches.
+func (l *lane) refill(q *laneQueue) {
+	want := min(q.target-q.filled, len(l.free))
+	if want <= 0 {
+		return
+	}
+	n := q.Fill(l.free[len(l.free)-want:])
+	if n == 0 {
+		return
+	}
+	// Fill takes from the front of what it is given; what is left must be the stack's top again.
+	if n < want {
+		copy(l.free[len(l.free)-want:], l.free[len(l.free)-want+n:])
+	}
+	l.free = l.free[:len(l.free)-n]
+	q.filled += n
+	l.counts[q.port][cFillPosted] += uint64(n)
+}
+
+// reap takes back the frames that were sent.
+func (l *lane) reap(q *laneQueue) int {
+	total := 0
+	for q.sending > 0 {
+		n := q.Complete(l.reaped[:])
+		if n == 0 {
+			break
+		}
+		q.sending -= n
+		total += n
+		for _, a := range l.reaped[:n] {
+			l.release(a)
+		}
+	}
+	l.counts[q.port][cCompleted] += uint64(total)
+	return total
+}
+
+// release frees the chunk of an address, or sends it home when it belongs to another lane.
+func (l *lane) release(addr uint64) {
+	addr &^= l.chunk - 1
+	if home := addr / l.share; home != uint64(l.id) {
+		l.sendHome(int(home), addr)
+		return
+	}
+	l.free = append(l.free, addr) // never grows: the capacity is the number of own chunks
+}
+
+// take returns a free chunk.
+func (l *lane) take() (addr uint64, ok bool) {
+	n := len(l.free) - 1
+	if n < 0 {
+		return 0, false
+	}
+	addr = l.free[n]
+	l.free = l.free[:n]
+	return addr, true
+}
+
+// frame is the bytes of a descriptor.
+func (l *lane) frame(d Desc) []byte {
+	return l.area[d.Addr : d.Addr+uint64(d.Len)]
+}
+
+// publish makes the lane's counters readable.
+func (l *lane) publish() {
+	l.rounds = 0
+	l.dirty = false
+	l.lane[lHeld] = uint64(l.held)
+	l.lane[lFree] = uint64(len(l.free))
+	l.pub.store(&l.lane, l.counts)
+}

@@ -1,0 +1,106 @@
+package dataplane
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"gradnic/xdp"
+)
+
+// Desc is one frame: its offset in the area, and its length.
+type Desc = xdp.Desc
+
+// PortSpec is a port to be opened: an XDPPort, a *MemPort or a PcapPort.
+type PortSpec interface {
+	portName() string
+	portKind() string
+	// queueCount is how many queues open will make, for a NIC of this many lanes.
+	queueCount(lanes int) (int, error)
+	// open makes the port's queues, at least one a lane, in order. It may be called once.
+	open(e *environment) (*openPort, error)
+}
+
+// environment is what a port is opened in.
+type environment struct {
+	cfg  *Config
+	umem *xdp.UMEM
+	// wake wakes the lane of this number when it sleeps.
+	wake func(lane int)
+}
+
+// openPort is a port that is open. The functions are called by the NIC's control side, never by a lane.
+type openPort struct {
+	queues   []queue
+	mode     string
+	zeroCopy bool
+	// attach starts ingress, detach stops it and leaves the queues alone; close ends the queues. Each may be
+	// nil; detach and close are idempotent, and safe when attach was not called.
+	attach func() error
+	detach func() error
+	close  func() error
+	// statistics reads the kernel's counters.
+	statistics func() (KernelStatistics, error)
+	// steering reads the steering program's counters; nil when there is none.
+	steering func() (xdp.Counters, error)
+}
+
+// queue is one queue of a port as its lane sees it, with the meaning of AF_XDP's four rings. Every call takes a
+// batch, never blocks and never allocates; one goroutine calls.
+type queue interface {
+	// Fill gives chunks to receive into and returns how many were taken.
+	Fill(addrs []uint64) int
+	// Receive takes received frames.
+	Receive(out []Desc) int
+	// Transmit posts frames and returns how many were taken.
+	Transmit(d []Desc) int
+	// Complete takes the addresses of frames that were sent.
+	Complete(out []uint64) int
+	// Kick starts transmission of what was posted. Busy is not an error.
+	Kick() error
+	// TxPending returns how many posted frames have not been taken yet: Kick again while it is not zero.
+	TxPending() int
+	// WakeReceive tells the kernel that the fill ring has chunks again, where it wants to be told.
+	WakeReceive() error
+	// FD is what poll waits on, -1 when there is nothing to wait on.
+	FD() int
+	// Pending is true when Receive or Complete would give something and poll would not tell.
+	Pending() bool
+}
+
+// port is the NIC's record of one port.
+type port struct {
+	index    int
+	spec     PortSpec
+	name     string
+	kind     string
+	open     *openPort
+	function Function
+	impair   *impairState
+}
+
+// impairState is a port's impairment as all lanes share it: the k-th frame counts over all of a port's queues.
+type impairState struct {
+	Impairment
+	ingress, egress atomic.Uint64
+}
+
+func checkPorts(specs []PortSpec) error {
+	if len(specs) == 0 || len(specs) > MaxPorts {
+		return fmt.Errorf("%d ports: legal are 1 to %d", len(specs), MaxPorts)
+	}
+	seen := map[string]int{}
+	for i, s := range specs {
+		if s == nil {
+			return fmt.Errorf("port %d is nil", i)
+		}
+		name := s.portName()
+		if name == "" {
+			return fmt.Errorf("port %d has no name", i)
+		}
+		if j, ok := seen[name]; ok {
+			return fmt.Errorf("ports %d and %d are both named %s", j, i, name)
+		}
+		seen[name] = i
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/safchain/ethtool"
+	"golang.org/x/sys/unix"
+
+	"gradnic/wire/inet"
+	"gradnic/wire/switchml"
+	"gradnic/xdp"
+)
+
+// XDPPort is a netdev through AF_XDP. Frames to the NIC's own MAC and IP address on a served protocol, ARP requests
+// and echo requests for it are taken; everything else goes on to the kernel.
+type XDPPort struct {
+	// Name is the port's name; empty means Interface.
+	Name string
+	// Interface is the netdev.
+	Interface string
+	// Namespace runs a function in the netdev's network namespace, on a locked thread. nil is the process's own.
+	Namespace func(func() error) error
+	// Mode is native or generic XDP; zero tries native first.
+	Mode xdp.Mode
+	// Queues is the number of queues to open, from queue 0; 0 means all that the netdev has. Fewer than the
+	// netdev has is refused, since the others' traffic would bypass the NIC, unless PartialQueues is set.
+	Queues        int
+	PartialQueues bool
+	// WholePort takes every frame of the netdev, whatever it is addressed to.
+	WholePort bool
+	// ForceCopy and ForceZeroCopy refuse the other mode. All ports of a NIC share one.
+	ForceCopy, ForceZeroCopy bool
+	// TxBudget is the number of frames that the kernel sends in one call in copy mode; 0 means xdp's default.
+	TxBudget int
+}
+
+func (p XDPPort) portName() string {
+	if p.Name == "" {
+		return p.Interface
+	}
+	return p.Name
+}
+
+func (XDPPort) portKind() string { return "xdp" }
+
+func (p XDPPort) inNamespace(f func() error) error {
+	if p.Namespace == nil {
+		return f()
+	}
+	return p.Namespace(f)
+}
+
+// queueCount asks the netdev. A driver that does not say has one queue.
+func (p XDPPort) queueCount(int) (int, error) {
+	have := 0
+	err := p.inNamespace(func() error {
+		if _, err := net.InterfaceByName(p.Interface); err != nil {
+			return fmt.Errorf("interface %s: %w", p.Interface, err)
+		}
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return fmt.Errorf("ethtool: %w", err)
+		}
+		defer e.Close()
+		c, err := e.GetChannels(p.Interface)
+		switch {
+		case err == nil:
+			have = int(max(c.RxCount, c.CombinedCount))
+		case !errors.Is(err, unix.EOPNOTSUPP):
+			return fmt.Errorf("ethtool channels of %s: %w", p.Interface, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if have == 0 {
+		have = max(1, p.Queues)
+	}
+	switch {
+	case p.Queues == 0:
+		return have, nil
+	case p.Queues < 0 || p.Queues > have:
+		return 0, fmt.Errorf("%d queues: %s has %d", p.Queues, p.Interface, have)
+	case p.Queues < have && !p.PartialQueues:
+		return 0, fmt.Errorf("%d queues: %s has %d, and the traffic of the others would pass by (ethtool -L %s combined %d, or allow it)", p.Queues, p.Interface, have, p.Interface, p.Queues)
+	}
+	return p.Queues, nil
+}
+
+// xdpQueue is a socket; poll tells all that there is to know.
+type xdpQueue struct{ *xdp.Socket }
+
+// Pending implements queue.
+func (xdpQueue) Pending() bool { return false }
+
+// xdpOpen is what an open XDPPort holds.
+type xdpOpen struct {
+	spec     XDPPort
+	cfg      *Config
+	ifindex  int
+	sockets  []*xdp.Socket
+	steering *xdp.Steering
+	address  int // socket that holds the MAC address in the netdev's filter, -1 when not needed
+	closed   KernelStatistics
+}
+
+func (p XDPPort) open(e *environment) (*openPort, error) {
+	n, err := p.queueCount(0)
+	if err != nil {
+		return nil, err
+	}
+	o := &xdpOpen{spec: p, cfg: e.cfg, address: -1}
+	err = p.inNamespace(func() error {
+		ifi, err := net.InterfaceByName(p.Interface)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", p.Interface, err)
+		}
+		o.ifindex = ifi.Index
+		if limit := e.umem.MaxFrame(); ifi.MTU+inet.EthernetLen > limit {
+			return fmt.Errorf("interface %s: MTU %d makes frames of %d bytes, a chunk of %d takes %d (ip link set %s mtu %d, or larger chunks)",
+				p.Interface, ifi.MTU, ifi.MTU+inet.EthernetLen, e.cfg.ChunkSize, limit, p.Interface, limit-inet.EthernetLen)
+		}
+		half := e.cfg.FramesPerQueue / 2
+		for q := range n {
+			s, err := e.umem.Open(xdp.SocketOptions{
+				IfIndex: ifi.Index, Queue: q,
+				// Receive becomes visible before the fill slots are released: twice the frames it must hold.
+				FillSize: 2 * half, RxSize: half, TxSize: half, CompletionSize: half,
+				ForceCopy: p.ForceCopy, ForceZeroCopy: p.ForceZeroCopy, TxBudget: p.TxBudget,
+			})
+			if err != nil {
+				return err
+			}
+			o.sockets = append(o.sockets, s)
+		}
+		return o.load()
+	})
+	if err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	open := &openPort{
+		mode: o.steering.Mode().String(), zeroCopy: o.sockets[0].ZeroCopy(),
+		attach: o.attach, detach: o.detach, close: o.close, statistics: o.statistics, steering: o.steering.Counters,
+	}
+	if err := o.steering.NativeError(); err != nil {
+		e.cfg.Logger.Warn("native XDP refused, generic is used", "interface", p.Interface, "err", err)
+	}
+	for _, s := range o.sockets {
+		open.queues = append(open.queues, xdpQueue{s})
+	}
+	return open, nil
+}
+
+// load attaches the program, which takes nothing yet, and binds the sockets to it.
+func (o *xdpOpen) load() error {
+	var err error
+	if o.steering, err = xdp.Attach(xdp.AttachOptions{IfIndex: o.ifindex, Mode: o.spec.Mode}); err != nil {
+		return err
+	}
+	for q, s := range o.sockets {
+		if err := o.steering.Bind(q, s); err != nil {
+			return err
+		}
+	}
+	return o.holdAddress()
+}
+
+// holdAddress adds the NIC's MAC address to the netdev's unicast filter, where the netdev filters. A packet socket's
+// membership does that and goes with the socket, however the process ends.
+func (o *xdpOpen) holdAddress() error {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // protocol 0 receives nothing
+	if err != nil {
+		return fmt.Errorf("packet socket for the MAC filter: %w", err)
+	}
+	m := unix.PacketMreq{Ifindex: int32(o.ifindex), Type: unix.PACKET_MR_UNICAST, Alen: 6}
+	copy(m.Address[:], o.cfg.MAC[:])
+	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &m); err != nil {
+		o.cfg.Logger.Warn("the MAC filter was not extended", "interface", o.spec.Interface, "err", err)
+		return unix.Close(fd)
+	}
+	o.address = fd
+	return nil
+}
+
+// attach says what is ours: from here on frames come.
+func (o *xdpOpen) attach() error {
+	if err := o.steering.SetAddress(o.cfg.MAC, o.cfg.IP); err != nil {
+		return err
+	}
+	if o.spec.WholePort {
+		return o.steering.SetWholePort(true)
+	}
+	return o.steering.SetPorts(xdp.Ports(switchml.PortBase, switchml.PortBase|^uint16(switchml.PortMask)))
+}
+
+func (o *xdpOpen) detach() error {
+	var errs []error
+	if o.steering != nil {
+		errs = append(errs, o.steering.Close())
+	}
+	if o.address >= 0 {
+		errs = append(errs, unix.Close(o.address))
+		o.address = -1
+	}
+	return errors.Join(errs...)
+}
+
+func (o *xdpOpen) close() error {
+	errs := []error{o.detach()}
+	if k, err := o.statistics(); err == nil {
+		o.closed = k
+	}
+	for _, s := range o.sockets {
+		errs = append(errs, s.Close())
+	}
+	o.sockets = nil
+	return errors.Join(errs...)
+}
+
+func (o *xdpOpen) statistics() (KernelStatistics, error) {
+	k := o.closed
+	for _, s := range o.sockets {
+		st, err := s.Statistics()
+		if err != nil {
+			return k, err
+		}
+		k.add(st)
+	}
+	return k, nil
+}

@@ -1,0 +1,70 @@
+package dataplane
+
+import (
+	"gradnic/aggregation"
+	"gradnic/wire/inet"
+	"gradnic/wire/switchml"
+)
+
+// Reason says why a frame was dropped. Its String is the name that counters and tools show, in kebab case. The
+// faults of the wire packages and the invalid outcomes of aggregation are reasons of their own, under their names.
+type Reason uint8
+
+// Where each family of reasons starts. Value 0 of each family is its "no fault" and is never counted.
+const (
+	reasonInet     = 0
+	reasonSwitchML = reasonInet + Reason(inet.NumFaults)
+	reasonOutcome  = reasonSwitchML + Reason(switchml.NumFaults)
+	reasonOwn      = reasonOutcome + Reason(aggregation.NumOutcomes)
+)
+
+// The data plane's own reasons.
+const (
+	NotForUs        = reasonOwn + iota // another destination MAC or IP address
+	UnknownProtocol                    // IPv4, but neither UDP nor ICMP
+	UnknownPort                        // UDP to a port that no protocol listens on
+	UnknownWorker                      // a source address that belongs to no job
+	WrongSize                          // a legal number of elements, but not the job's
+	HandoffFull                        // the lane that owns the slot does not keep up
+	TransmitFull                       // the port that the frame should leave by does not take it
+	NoFrame                            // no free chunk for a copy
+	PortUnknown                        // the port of the receiver is not known
+	PortBroken                         // the kernel refuses to transmit on the port
+	ImpairedIngress                    // lost on purpose before anything looked at it
+	ImpairedEgress                     // lost on purpose on its way out
+	Chained                            // one piece of a frame larger than a chunk
+
+	numReasons = int(iota + reasonOwn)
+)
+
+var ownNames = [...]string{
+	"not-for-us", "unknown-protocol", "unknown-port", "unknown-worker", "wrong-size", "handoff-full", "tx-full",
+	"no-frame", "port-unknown", "port-broken", "impaired-ingress", "impaired-egress", "chained",
+}
+
+// String returns the reason's name.
+func (r Reason) String() string {
+	switch {
+	case r < reasonSwitchML:
+		return inet.Fault(r - reasonInet).String()
+	case r < reasonOutcome:
+		return switchml.Fault(r - reasonSwitchML).String()
+	case r < reasonOwn:
+		return aggregation.Outcome(r - reasonOutcome).String()
+	case int(r) < numReasons:
+		return ownNames[r-reasonOwn]
+	}
+	return "unknown-reason"
+}
+
+// Reasons returns the names of all reasons that can be counted.
+func Reasons() []string {
+	var names []string
+	for r := Reason(0); int(r) < numReasons; r++ {
+		if r == reasonInet || r == reasonSwitchML || (r >= reasonOutcome && r <= reasonOutcome+Reason(aggregation.Duplicate)) {
+			continue
+		}
+		names = append(names, r.String())
+	}
+	return names
+}

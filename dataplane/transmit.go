@@ -1,0 +1,125 @@
+package dataplane
+
+// What a frame that is to be sent was.
+const (
+	sentReplica = uint8(iota) // a copy of a result
+	sentPassed                // a received frame, reflected or forwarded
+	sentAnswer                // a received frame, made into an answer
+)
+
+// txRetries is how often a full transmit ring is reaped and kicked before what is left is dropped. It bounds how long
+// one port that does not move can hold up the others.
+const txRetries = 3
+
+// txBatch collects the frames of one port, so that they are posted together and the kernel is kicked once.
+type txBatch struct {
+	n      int
+	desc   [BatchSize]Desc
+	kind   [BatchSize]uint8
+	from   [BatchSize]uint16 // the port that a received frame came in by
+	worker [BatchSize]*laneWorker
+}
+
+// send queues a received frame for a port. Its verdict is counted here and taken back if the frame cannot be posted,
+// so that it has one in the end.
+func (l *lane) send(port, from int, d Desc, kind uint8) {
+	p := &l.ports[port]
+	if p.impair != nil && p.impair.dropEgress() {
+		l.counts[from][cDrops+int(ImpairedEgress)]++
+		l.release(d.Addr)
+		return
+	}
+	if kind == sentAnswer {
+		l.counts[from][cAnswered]++
+	} else {
+		l.counts[from][cPassed]++
+	}
+	l.queueTx(port, from, d, kind, nil)
+}
+
+// sendReplica queues a copy of a result.
+func (l *lane) sendReplica(port int, d Desc, w *laneWorker) {
+	p := &l.ports[port]
+	if p.impair != nil && !p.impair.EgressTogether && p.impair.dropEgress() {
+		l.counts[port][cReplicaDrops+int(ImpairedEgress)]++
+		if w != nil {
+			w.sent--
+		}
+		l.release(d.Addr)
+		return
+	}
+	l.queueTx(port, port, d, sentReplica, w)
+}
+
+func (l *lane) queueTx(port, from int, d Desc, kind uint8, w *laneWorker) {
+	t := &l.ports[port].tx
+	if t.n == BatchSize {
+		l.transmit(port)
+	}
+	n := t.n
+	t.desc[n], t.kind[n], t.from[n], t.worker[n] = d, kind, uint16(from), w
+	t.n = n + 1
+}
+
+// transmit posts a port's batch with one kick. When the ring is full it reaps and tries again, a bounded number of
+// times; then the rest is dropped, and the other ports go on.
+func (l *lane) transmit(port int) {
+	p := &l.ports[port]
+	t := &p.tx
+	q := p.egress
+	posted := 0
+	for try := 0; ; try++ {
+		room := q.limit - q.sending
+		n := q.Transmit(t.desc[posted:min(t.n, posted+room)])
+		q.sending += n
+		posted += n
+		l.kick(q)
+		if posted == t.n || try == txRetries || q.failed {
+			break
+		}
+		l.reap(q)
+	}
+	l.counts[port][cTransmitted] += uint64(posted)
+	for i := posted; i < t.n; i++ {
+		l.unsent(port, t, i, q.failed)
+	}
+	clear(t.worker[:t.n])
+	t.n = 0
+}
+
+// unsent frees a frame that could not be posted and counts why.
+func (l *lane) unsent(port int, t *txBatch, i int, broken bool) {
+	reason := TransmitFull
+	if broken {
+		reason = PortBroken
+	}
+	from := &l.counts[t.from[i]]
+	switch t.kind[i] {
+	case sentReplica:
+		l.counts[port][cReplicaDrops+int(reason)]++
+		if w := t.worker[i]; w != nil {
+			w.sent--
+		}
+	case sentPassed:
+		from[cPassed]--
+		from[cDrops+int(reason)]++
+	case sentAnswer:
+		from[cAnswered]--
+		from[cDrops+int(reason)]++
+	}
+	l.release(t.desc[i].Addr)
+}
+
+// kick makes the kernel send what was posted. An error is logged once until the queue works again.
+func (l *lane) kick(q *laneQueue) {
+	l.counts[q.port][cKicks]++
+	err := q.Kick()
+	if err == nil {
+		q.failed = false
+		return
+	}
+	if !q.failed {
+		q.failed = true
+		l.log.Error("transmit", "port", q.port, "lane", l.id, "err", err)
+	}
+}
