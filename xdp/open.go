@@ -64,7 +64,7 @@ func (u *UMEM) decide(o *SocketOptions) error {
 		return nil
 	}
 	if !o.ForceCopy {
-		zc, err := ProbeZeroCopy(o.IfIndex, o.Queue)
+		zc, err := probe(*o)
 		if err != nil {
 			return err
 		}
@@ -272,21 +272,34 @@ func (s *Socket) bindOnce(o *SocketOptions) error {
 
 // ProbeZeroCopy tells whether a queue can be bound in zero-copy mode, by doing so for
 // a moment with a UMEM of its own. A driver without zero-copy refuses at once, and
-// nothing was touched; a driver with it sets up the queue twice.
+// nothing was touched; a driver with it sets up the queue twice. A queue that is
+// held by another socket is an error after 2 s.
 func ProbeZeroCopy(ifindex, queue int) (bool, error) {
+	zc, err := probe(SocketOptions{IfIndex: ifindex, Queue: queue})
+	if err != nil {
+		return false, fmt.Errorf("probe zero-copy of queue %d of %s: %w", queue, interfaceName(ifindex), err)
+	}
+	return zc, nil
+}
+
+func probe(o SocketOptions) (bool, error) {
+	o = SocketOptions{
+		IfIndex: o.IfIndex, Queue: o.Queue, BindTimeout: o.BindTimeout, ForceZeroCopy: true,
+		FillSize: MinRing, RxSize: MinRing, TxSize: MinRing, CompletionSize: MinRing, TxBudget: -1,
+	}
+	if err := o.check(2); err != nil {
+		return false, err
+	}
 	u, err := NewUMEM(UMEMOptions{Chunks: 2, ChunkSize: 2048, NoAnchor: true})
 	if err != nil {
-		return false, fmt.Errorf("probe zero-copy: %w", err)
+		return false, err
 	}
-	s, err := u.Open(SocketOptions{
-		IfIndex: ifindex, Queue: queue, ForceZeroCopy: true,
-		FillSize: MinRing, RxSize: MinRing, TxSize: MinRing, CompletionSize: MinRing, TxBudget: -1,
-	})
+	s, err := u.open(&o)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return false, u.Close()
+	}
 	if err != nil {
-		if e := u.Close(); e != nil || !errors.Is(err, unix.EOPNOTSUPP) {
-			return false, errors.Join(fmt.Errorf("probe zero-copy: %w", err), e)
-		}
-		return false, nil
+		return false, errors.Join(err, u.Close())
 	}
 	return true, errors.Join(s.Close(), u.Close())
 }
