@@ -19,6 +19,12 @@ const (
 
 // verbs are the commands of the binary, in the order in which help shows them.
 var verbs = []func() *cobra.Command{
+	newRunCmd,
+	newShowCmd,
+	newInstallCmd,
+	newRemoveCmd,
+	newSetCmd,
+	newClearCmd,
 	newVersionCmd,
 }
 

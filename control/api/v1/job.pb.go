@@ -212,7 +212,7 @@ type JobSpec struct {
 	Workers uint32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
 	// Elements a packet: 64 or 256 for SwitchML; 0: 256.
 	Elements uint32 `protobuf:"varint,5,opt,name=elements,proto3" json:"elements,omitempty"`
-	// Slots of the pool, 1 to 16384, each in two versions; 0: 8192 as the real switch.
+	// Slots of the pool, 1 to 8192, each in two versions; 0: 512.
 	Slots uint32 `protobuf:"varint,6,opt,name=slots,proto3" json:"slots,omitempty"`
 	// The workers known now, in any order; the others are added by AddWorker.
 	Members       []*WorkerSpec `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
@@ -312,7 +312,7 @@ type Worker struct {
 	Contributed uint64 `protobuf:"varint,4,opt,name=contributed,proto3" json:"contributed,omitempty"`
 	// Frames of it that repeated a contribution.
 	Duplicates uint64 `protobuf:"varint,5,opt,name=duplicates,proto3" json:"duplicates,omitempty"`
-	// Frames sent to it.
+	// Results sent to it.
 	Transmitted uint64 `protobuf:"varint,6,opt,name=transmitted,proto3" json:"transmitted,omitempty"`
 	// When its last frame was taken; not set: never.
 	LastSeen      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
@@ -487,10 +487,16 @@ type Job struct {
 	Workers []*Worker `protobuf:"bytes,5,rep,name=workers,proto3" json:"workers,omitempty"`
 	// How its pool is used.
 	Slots *SlotUse `protobuf:"bytes,6,opt,name=slots,proto3" json:"slots,omitempty"`
-	// Ranks that unfinished slots wait for.
-	WaitingFor []uint32 `protobuf:"varint,7,rep,packed,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
-	// Ranks of which no frame was ever taken, whether they were added or not.
-	NeverCame     []uint32 `protobuf:"varint,8,rep,packed,name=never_came,json=neverCame,proto3" json:"never_came,omitempty"`
+	// Ranks that unfinished slots wait for and ranks that never came.
+	Missing []uint32 `protobuf:"varint,7,rep,packed,name=missing,proto3" json:"missing,omitempty"`
+	// Of those, the ones of which no frame was ever taken, whether they were added or not.
+	NeverCame []uint32 `protobuf:"varint,8,rep,packed,name=never_came,json=neverCame,proto3" json:"never_came,omitempty"`
+	// Slots completed.
+	Results uint64 `protobuf:"varint,9,opt,name=results,proto3" json:"results,omitempty"`
+	// Results sent again to one worker that asked for a complete slot.
+	Resent uint64 `protobuf:"varint,10,opt,name=resent,proto3" json:"resent,omitempty"`
+	// Elements whose sum wrapped around.
+	Wrapped       uint64 `protobuf:"varint,11,opt,name=wrapped,proto3" json:"wrapped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -567,9 +573,9 @@ func (x *Job) GetSlots() *SlotUse {
 	return nil
 }
 
-func (x *Job) GetWaitingFor() []uint32 {
+func (x *Job) GetMissing() []uint32 {
 	if x != nil {
-		return x.WaitingFor
+		return x.Missing
 	}
 	return nil
 }
@@ -579,6 +585,27 @@ func (x *Job) GetNeverCame() []uint32 {
 		return x.NeverCame
 	}
 	return nil
+}
+
+func (x *Job) GetResults() uint64 {
+	if x != nil {
+		return x.Results
+	}
+	return 0
+}
+
+func (x *Job) GetResent() uint64 {
+	if x != nil {
+		return x.Resent
+	}
+	return 0
+}
+
+func (x *Job) GetWrapped() uint64 {
+	if x != nil {
+		return x.Wrapped
+	}
+	return 0
 }
 
 // InstallJobRequest asks for a job.
@@ -1107,8 +1134,8 @@ type Pool struct {
 	Elements uint32 `protobuf:"varint,3,opt,name=elements,proto3" json:"elements,omitempty"`
 	// How it is used.
 	Use *SlotUse `protobuf:"bytes,4,opt,name=use,proto3" json:"use,omitempty"`
-	// Ranks that unfinished slots wait for.
-	WaitingFor    []uint32 `protobuf:"varint,5,rep,packed,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	// Ranks that unfinished slots wait for and ranks that never came.
+	Missing       []uint32 `protobuf:"varint,5,rep,packed,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1171,9 +1198,9 @@ func (x *Pool) GetUse() *SlotUse {
 	return nil
 }
 
-func (x *Pool) GetWaitingFor() []uint32 {
+func (x *Pool) GetMissing() []uint32 {
 	if x != nil {
-		return x.WaitingFor
+		return x.Missing
 	}
 	return nil
 }
@@ -1413,7 +1440,7 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x05total\x18\x01 \x01(\x04R\x05total\x12\x15\n" +
 	"\x06in_use\x18\x02 \x01(\x04R\x05inUse\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\x04R\bcomplete\x12\x18\n" +
-	"\awaiting\x18\x04 \x01(\x04R\awaiting\"\xdd\x02\n" +
+	"\awaiting\x18\x04 \x01(\x04R\awaiting\"\xa2\x03\n" +
 	"\x03Job\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\x12\x1e\n" +
 	"\n" +
@@ -1422,11 +1449,14 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x06origin\x18\x03 \x01(\x0e2\x16.gradnic.api.v1.OriginR\x06origin\x128\n" +
 	"\tinstalled\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tinstalled\x120\n" +
 	"\aworkers\x18\x05 \x03(\v2\x16.gradnic.api.v1.WorkerR\aworkers\x12-\n" +
-	"\x05slots\x18\x06 \x01(\v2\x17.gradnic.api.v1.SlotUseR\x05slots\x12\x1f\n" +
-	"\vwaiting_for\x18\a \x03(\rR\n" +
-	"waitingFor\x12\x1d\n" +
+	"\x05slots\x18\x06 \x01(\v2\x17.gradnic.api.v1.SlotUseR\x05slots\x12\x18\n" +
+	"\amissing\x18\a \x03(\rR\amissing\x12\x1d\n" +
 	"\n" +
-	"never_came\x18\b \x03(\rR\tneverCame\"@\n" +
+	"never_came\x18\b \x03(\rR\tneverCame\x12\x18\n" +
+	"\aresults\x18\t \x01(\x04R\aresults\x12\x16\n" +
+	"\x06resent\x18\n" +
+	" \x01(\x04R\x06resent\x12\x18\n" +
+	"\awrapped\x18\v \x01(\x04R\awrapped\"@\n" +
 	"\x11InstallJobRequest\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\"U\n" +
 	"\x12InstallJobResponse\x12%\n" +
@@ -1449,14 +1479,13 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x10ListJobsResponse\x12'\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x13.gradnic.api.v1.JobR\x04jobs\"$\n" +
 	"\x10ListSlotsRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"\x96\x01\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\x8f\x01\n" +
 	"\x04Pool\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x1a\n" +
 	"\belements\x18\x03 \x01(\rR\belements\x12)\n" +
-	"\x03use\x18\x04 \x01(\v2\x17.gradnic.api.v1.SlotUseR\x03use\x12\x1f\n" +
-	"\vwaiting_for\x18\x05 \x03(\rR\n" +
-	"waitingFor\"?\n" +
+	"\x03use\x18\x04 \x01(\v2\x17.gradnic.api.v1.SlotUseR\x03use\x12\x18\n" +
+	"\amissing\x18\x05 \x03(\rR\amissing\"?\n" +
 	"\x11ListSlotsResponse\x12*\n" +
 	"\x05pools\x18\x01 \x03(\v2\x14.gradnic.api.v1.PoolR\x05pools\"%\n" +
 	"\x11ListGroupsRequest\x12\x10\n" +

@@ -621,7 +621,7 @@ type Port struct {
 	Counters *Counters `protobuf:"bytes,8,opt,name=counters,proto3" json:"counters,omitempty"`
 	// The kernel's counts of loss.
 	Kernel *KernelCounters `protobuf:"bytes,9,opt,name=kernel,proto3" json:"kernel,omitempty"`
-	// What it does wrong on purpose, as it was set by this API; not set: nothing.
+	// What it does wrong on purpose; not set: nothing.
 	Impairment    *Impairment `protobuf:"bytes,10,opt,name=impairment,proto3" json:"impairment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"gradnic/control"
+)
+
+// apiFlags are what every verb that talks to a running NIC has.
+type apiFlags struct {
+	address string
+	timeout time.Duration
+}
+
+func (f *apiFlags) register(cmd *cobra.Command) {
+	cmd.PersistentFlags().StringVar(&f.address, "api", control.DefaultAddress(), "the NIC's API: path of its Unix socket, or tcp://HOST:PORT")
+	cmd.PersistentFlags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for the NIC's answer")
+}
+
+// call connects, calls do, and turns gRPC's errors into lines for people.
+func (f *apiFlags) call(cmd *cobra.Command, do func(ctx context.Context, c *control.Client) error) error {
+	c, err := control.Dial(f.address)
+	if err != nil {
+		return usageErrorf("--api: %w", err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	return f.explain(do(ctx, c))
+}
+
+func (f *apiFlags) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	switch s.Code() {
+	case codes.Unavailable:
+		return fmt.Errorf("no NIC answers on %s (%s): start one with gradnic run, or say where it is with --api", f.address, s.Message())
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("the NIC on %s did not answer within %v: give it longer with --timeout", f.address, f.timeout)
+	case codes.Canceled:
+		return errors.New("interrupted")
+	}
+	return errors.New(s.Message())
+}
+
+// outputFlags choose between a table and JSON.
+type outputFlags struct{ json, pretty bool }
+
+func (f *outputFlags) register(cmd *cobra.Command) {
+	cmd.PersistentFlags().BoolVarP(&f.json, "json", "j", false, "print one JSON document")
+	cmd.PersistentFlags().BoolVarP(&f.pretty, "pretty", "p", false, "print one JSON document, indented")
+}
+
+// print writes the document as JSON when that was asked for, else as a table.
+func (f *outputFlags) print(w io.Writer, document any, table func(io.Writer) error) error {
+	if !f.json && !f.pretty {
+		return table(w)
+	}
+	e := json.NewEncoder(w)
+	if f.pretty {
+		e.SetIndent("", "  ")
+	}
+	return e.Encode(document)
+}

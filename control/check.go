@@ -1,0 +1,88 @@
+package control
+
+import (
+	"fmt"
+
+	"gradnic/dataplane"
+	"gradnic/wire/inet"
+)
+
+// check refuses a job that can not be, naming the field. The data plane has the
+// last word; this is for errors that a user can act on.
+func (j *Jobs) check(spec dataplane.JobSpec) error {
+	if err := checkName("job.name", spec.Name); err != nil {
+		return err
+	}
+	if spec.Tenant != "" {
+		if err := checkName("job.tenant", spec.Tenant); err != nil {
+			return err
+		}
+	}
+	if spec.Protocol != dataplane.ProtocolSwitchML {
+		return refuse(Unsupported, "job.protocol", "%q: supported is %s", spec.Protocol, dataplane.ProtocolSwitchML)
+	}
+	if spec.Workers < 1 || spec.Workers > dataplane.MaxWorkers {
+		return refuse(Invalid, "job.workers", "%d: a job has 1 to %d workers", spec.Workers, dataplane.MaxWorkers)
+	}
+	if spec.Elements != 64 && spec.Elements != 256 {
+		return refuse(Invalid, "job.elements", "%d: a frame has 64 or 256 elements", spec.Elements)
+	}
+	if spec.Slots < 1 || spec.Slots > dataplane.MaxSlots {
+		return refuse(Invalid, "job.slots", "%d: a job has 1 to %d slots", spec.Slots, dataplane.MaxSlots)
+	}
+	ranks := map[int]int{}
+	addresses := map[inet.Addr]int{}
+	for i, w := range spec.Members {
+		field := fmt.Sprintf("job.members[rank %d]", w.Rank)
+		if err := j.checkWorker(field, w, spec.Workers); err != nil {
+			return err
+		}
+		if _, taken := ranks[w.Rank]; taken {
+			return refuse(Invalid, field+".rank", "rank %d is given twice: %v and %v", w.Rank, spec.Members[ranks[w.Rank]].IP, w.IP)
+		}
+		if other, taken := addresses[w.IP]; taken {
+			return refuse(Invalid, field+".ipv4", "%v is given twice: to rank %d and to rank %d", w.IP, other, w.Rank)
+		}
+		if err := j.checkOthers(field, w, spec.Name); err != nil {
+			return err
+		}
+		ranks[w.Rank], addresses[w.IP] = i, w.Rank
+	}
+	return nil
+}
+
+// checkWorker refuses a worker that can not be in a job of so many workers.
+func (j *Jobs) checkWorker(field string, w dataplane.WorkerSpec, workers int) error {
+	switch {
+	case w.Rank < 0 || w.Rank >= workers:
+		return refuse(Invalid, field+".rank", "%d: a job of %d workers has ranks 0 to %d", w.Rank, workers, workers-1)
+	case w.MAC.IsZero() || w.MAC.IsMulticast():
+		return refuse(Invalid, field+".mac", "%v is not a unicast address", w.MAC)
+	case w.MAC == j.mac:
+		return refuse(Invalid, field+".mac", "%v is the NIC's own address", w.MAC)
+	case !w.IP.IsUnicast():
+		return refuse(Invalid, field+".ipv4", "%v is not a unicast address", w.IP)
+	case w.IP == j.ip:
+		return refuse(Invalid, field+".ipv4", "%v is the NIC's own address", w.IP)
+	}
+	return nil
+}
+
+// endpoint is what tells one worker from another on the wire.
+type endpoint struct {
+	mac inet.MAC
+	ip  inet.Addr
+}
+
+type owner struct {
+	job  string
+	rank int
+}
+
+// checkOthers refuses a worker that belongs to a job of another name.
+func (j *Jobs) checkOthers(field string, w dataplane.WorkerSpec, job string) error {
+	if o, taken := j.owners[endpoint{w.MAC, w.IP}]; taken && o.job != job {
+		return refuse(Exists, field, "%v %v is rank %d of job %s: a worker belongs to one job", w.MAC, w.IP, o.rank, o.job)
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+// Package daemon is a NIC with its doors, from start to stop: what `gradnic run`
+// runs.
+//
+// Doors are opened first and answered last, so that an address that is taken is
+// known before any netdev is touched, and nobody is answered by a NIC that does
+// not run. Stopping goes the other way: doors shut, then the NIC drains and
+// leaves its netdevs as it found them.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"gradnic/control"
+	"gradnic/control/switchml"
+	"gradnic/dataplane"
+)
+
+// DefaultStopTimeout is how long stopping may take.
+const DefaultStopTimeout = 5 * time.Second
+
+// Options configure a daemon.
+type Options struct {
+	NIC   dataplane.Config     // Logger is filled in from below when nil
+	Ports []dataplane.PortSpec // at least one
+	// API is where the API answers, as control.SplitAddress takes it; empty: nowhere.
+	API string
+	// SwitchML is HOST:PORT of the SwitchML controller; without a port
+	// switchml.DefaultPort; empty: off.
+	SwitchML string
+	// SwitchMLSlots is the pool of a SwitchML session; 0: switchml.DefaultSlots.
+	SwitchMLSlots int
+	// StopTimeout bounds stopping; 0: DefaultStopTimeout.
+	StopTimeout time.Duration
+	Version     string
+	Logger      *slog.Logger // nil discards
+	// Ready is called once when everything answers; nil: nothing.
+	Ready func(Status) error
+}
+
+// Status is what runs, when it is ready.
+type Status struct {
+	MAC, IP       string
+	Ports         []dataplane.PortSnapshot
+	Lanes         int
+	API, SwitchML net.Addr // nil: off
+}
+
+// Line is one line of name=value for people and scripts: "ready ip=10.50.0.254
+// mac=... lanes=1 port=veth0:xdp-native api=unix:/run/gradnic/api.sock".
+func (s Status) Line() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "ready ip=%s mac=%s lanes=%d", s.IP, s.MAC, s.Lanes)
+	for _, p := range s.Ports {
+		fmt.Fprintf(&b, " port=%s:%s", p.Name, p.Kind)
+		if p.Mode != "" {
+			fmt.Fprintf(&b, "-%s", p.Mode)
+		}
+		if p.ZeroCopy {
+			b.WriteString("-zerocopy")
+		}
+	}
+	if s.API != nil {
+		fmt.Fprintf(&b, " api=%s:%s", s.API.Network(), s.API)
+	}
+	if s.SwitchML != nil {
+		fmt.Fprintf(&b, " switchml=%s", s.SwitchML)
+	}
+	return b.String()
+}
+
+// Run starts everything, waits for ctx to end or a door to fail, and stops. It
+// returns nil only when stopping was clean and within its time.
+func Run(ctx context.Context, o Options) (err error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.NIC.Logger == nil {
+		o.NIC.Logger = o.Logger
+	}
+	if o.StopTimeout <= 0 {
+		o.StopTimeout = DefaultStopTimeout
+	}
+	nic, err := dataplane.New(o.NIC, o.Ports...)
+	if err != nil {
+		return err
+	}
+	doors, err := openDoors(ctx, nic, o)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.StopTimeout)
+		defer cancel()
+		err = errors.Join(err, stopAll(stop, doors, nic, o.StopTimeout))
+	}()
+	if err := nic.Start(ctx); err != nil {
+		return err
+	}
+	failed := doors.answer()
+	if o.Ready != nil {
+		if err := o.Ready(statusOf(nic, doors)); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-ctx.Done():
+		o.Logger.Info("stopping", "why", context.Cause(ctx))
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
+
+func statusOf(nic *dataplane.NIC, d *doors) Status {
+	snap, cfg := nic.Snapshot(), nic.Config()
+	s := Status{MAC: cfg.MAC.String(), IP: cfg.IP.String(), Ports: snap.Ports, Lanes: len(snap.Lanes)}
+	if d.apiListener != nil {
+		s.API = d.apiListener.Addr()
+	}
+	if d.switchmlListener != nil {
+		s.SwitchML = d.switchmlListener.Addr()
+	}
+	return s
+}
+
+// stopAll shuts the doors and stops the NIC. It does not outlive ctx, even if the
+// NIC would: the process ends, and the kernel takes sockets and programs with it.
+func stopAll(ctx context.Context, d *doors, nic *dataplane.NIC, limit time.Duration) error {
+	done := make(chan error, 1)
+	go func() {
+		d.shut(ctx)
+		done <- nic.Stop(ctx)
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("stop: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+	}
+	// Stop may have been at its end just now.
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(100 * time.Millisecond):
+		return fmt.Errorf("stop: not done within %v: the process ends without the rest", limit)
+	}
+}
+
+// doors are the servers and what they listen on.
+type doors struct {
+	api              *control.Server
+	apiListener      net.Listener
+	switchml         *switchml.Server
+	switchmlListener net.Listener
+	serving          sync.WaitGroup
+}
+
+func openDoors(ctx context.Context, nic *dataplane.NIC, o Options) (d *doors, err error) {
+	d = &doors{}
+	defer func() {
+		if err != nil {
+			d.shut(ctx)
+		}
+	}()
+	if d.api, err = control.New(control.Options{NIC: nic, Version: o.Version, Logger: o.Logger}); err != nil {
+		return nil, err
+	}
+	if o.API != "" {
+		if d.apiListener, err = control.Listen(ctx, o.API); err != nil {
+			return nil, fmt.Errorf("API: %w", err)
+		}
+	}
+	if o.SwitchML != "" {
+		d.switchml, err = switchml.New(switchml.Options{Jobs: d.api.Jobs(), Slots: o.SwitchMLSlots, Logger: o.Logger})
+		if err != nil {
+			return nil, err
+		}
+		address, err := switchMLAddress(o.SwitchML)
+		if err != nil {
+			return nil, err
+		}
+		var lc net.ListenConfig
+		if d.switchmlListener, err = lc.Listen(ctx, "tcp", address); err != nil {
+			return nil, fmt.Errorf("SwitchML controller: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// switchMLAddress adds the port that clients expect where none is given.
+func switchMLAddress(s string) (string, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		host, port = strings.Trim(s, "[]"), strconv.Itoa(switchml.DefaultPort)
+		if strings.ContainsAny(host, "/ ") || strings.Count(host, ":") == 1 {
+			return "", fmt.Errorf("SwitchML controller: address %q: write HOST or HOST:PORT", s)
+		}
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("SwitchML controller: address %q: the port is not a number from 0 to 65535", s)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// answer starts the servers; the channel gives the first error of one.
+func (d *doors) answer() <-chan error {
+	failed := make(chan error, 2)
+	serve := func(f func(net.Listener) error, l net.Listener) {
+		d.serving.Add(1)
+		go func() {
+			defer d.serving.Done()
+			if err := f(l); err != nil {
+				failed <- err
+			}
+		}()
+	}
+	if d.apiListener != nil {
+		serve(d.api.Serve, d.apiListener)
+	}
+	if d.switchmlListener != nil {
+		serve(d.switchml.Serve, d.switchmlListener)
+	}
+	return failed
+}
+
+// shut stops the servers and closes what they listened on, served or not.
+func (d *doors) shut(ctx context.Context) {
+	if d.switchml != nil {
+		d.switchml.Stop()
+	}
+	if d.api != nil {
+		d.api.Stop(ctx)
+	}
+	for _, l := range []net.Listener{d.apiListener, d.switchmlListener} {
+		if l != nil {
+			_ = l.Close() // closed already when it was served
+		}
+	}
+	d.serving.Wait()
+}

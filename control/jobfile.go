@@ -1,0 +1,106 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	apiv1 "gradnic/control/api/v1"
+)
+
+// JobFile is a job as a user writes it in YAML. Unknown and repeated keys are errors.
+type JobFile struct {
+	Name     string       `yaml:"name"`
+	Tenant   string       `yaml:"tenant"`
+	Protocol string       `yaml:"protocol"`
+	Workers  uint32       `yaml:"workers"`
+	Elements uint32       `yaml:"elements"`
+	Slots    uint32       `yaml:"slots"`
+	Members  []MemberFile `yaml:"members"`
+}
+
+// MemberFile is one worker in a JobFile.
+type MemberFile struct {
+	Rank uint32 `yaml:"rank"`
+	MAC  string `yaml:"mac"`
+	IP   string `yaml:"ip"`
+	Port string `yaml:"port"`
+}
+
+// maxJobFile bounds a file in bytes: 32 members are far below.
+const maxJobFile = 1 << 20
+
+// ReadJobFile reads one job. name is the file's, for errors.
+func ReadJobFile(name string, r io.Reader) (*JobFile, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxJobFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(text) > maxJobFile {
+		return nil, fmt.Errorf("%s: a job file has at most %d bytes", name, maxJobFile)
+	}
+	var f JobFile
+	if err := yaml.UnmarshalWithOptions(text, &f, yaml.Strict()); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%s: the file is empty: write name and workers at least", name)
+		}
+		return nil, fmt.Errorf("%s: %s", name, strings.TrimSpace(yaml.FormatError(err, false, false)))
+	}
+	return &f, nil
+}
+
+// ParseMember reads RANK=MAC,IP or RANK=MAC,IP,PORT.
+func ParseMember(s string) (MemberFile, error) {
+	var m MemberFile
+	rank, rest, ok := strings.Cut(s, "=")
+	parts := strings.Split(rest, ",")
+	if !ok || len(parts) < 2 || len(parts) > 3 {
+		return m, fmt.Errorf("member %q: write RANK=MAC,IP or RANK=MAC,IP,PORT", s)
+	}
+	n, err := strconv.ParseUint(rank, 10, 32)
+	if err != nil {
+		return m, fmt.Errorf("member %q: the rank %q is not a number", s, rank)
+	}
+	m.Rank = uint32(n)
+	m.MAC, m.IP = parts[0], parts[1]
+	if len(parts) == 3 {
+		m.Port = parts[2]
+	}
+	return m, nil
+}
+
+// ProtocolByName is the API's word for a protocol; empty is the default.
+func ProtocolByName(name string) (apiv1.Protocol, error) {
+	switch name {
+	case "":
+		return apiv1.Protocol_PROTOCOL_UNSPECIFIED, nil
+	case "switchml":
+		return apiv1.Protocol_PROTOCOL_SWITCHML, nil
+	}
+	return 0, fmt.Errorf("protocol %q: supported is switchml", name)
+}
+
+// Proto is the job in the API's words.
+func (f *JobFile) Proto() (*apiv1.JobSpec, error) {
+	protocol, err := ProtocolByName(f.Protocol)
+	if err != nil {
+		return nil, err
+	}
+	spec := &apiv1.JobSpec{
+		Name: f.Name, Tenant: f.Tenant, Protocol: protocol,
+		Workers: f.Workers, Elements: f.Elements, Slots: f.Slots,
+	}
+	for _, m := range f.Members {
+		spec.Members = append(spec.Members, m.Proto())
+	}
+	return spec, nil
+}
+
+// Proto is the worker in the API's words.
+func (m MemberFile) Proto() *apiv1.WorkerSpec {
+	return &apiv1.WorkerSpec{Rank: m.Rank, Mac: m.MAC, Ipv4: m.IP, Port: m.Port}
+}

@@ -1,0 +1,310 @@
+package control
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"gradnic/dataplane"
+	"gradnic/wire/inet"
+)
+
+// DefaultElements is the elements of a frame where a job does not say.
+const DefaultElements = 256
+
+// Origin is the door by which a job came.
+type Origin uint8
+
+// Doors.
+const (
+	OriginUnknown  Origin = iota // put into the data plane without this package
+	OriginAPI                    // gradnic's own API
+	OriginSwitchML               // the SwitchML controller
+)
+
+// Jobs is the registry of installed jobs. What runs is the data plane's to know;
+// Jobs keeps what was asked for, when and by whom, refuses what can not be, and
+// lets one change at a time through.
+type Jobs struct {
+	nic    *dataplane.NIC
+	mac    inet.MAC
+	ip     inet.Addr
+	logger *slog.Logger
+
+	mu         sync.Mutex
+	records    map[string]*record
+	owners     map[endpoint]owner // of the workers of all records
+	generation uint64
+}
+
+func newJobs(nic *dataplane.NIC, logger *slog.Logger) *Jobs {
+	cfg := nic.Config()
+	return &Jobs{
+		nic: nic, mac: cfg.MAC, ip: cfg.IP, logger: logger,
+		records: map[string]*record{}, owners: map[endpoint]owner{},
+	}
+}
+
+// record is what the data plane does not know of a job.
+type record struct {
+	asked      dataplane.JobSpec // defaults filled in, members by rank
+	added      []dataplane.WorkerSpec
+	origin     Origin
+	installed  time.Time
+	generation uint64
+}
+
+// JobInfo is a job as the registry shows it.
+type JobInfo struct {
+	dataplane.JobStatus
+	Origin     Origin
+	Installed  time.Time // zero when OriginUnknown
+	Generation uint64
+}
+
+// Members are the workers that are known, by rank.
+func (j *JobInfo) Members() []dataplane.WorkerStatus {
+	var known []dataplane.WorkerStatus
+	for _, w := range j.Status {
+		if w.Known {
+			known = append(known, w)
+		}
+	}
+	return known
+}
+
+// NeverCame are the ranks of which no frame was ever taken.
+func (j *JobInfo) NeverCame() []int {
+	came := make([]bool, j.Workers)
+	for _, w := range j.Status {
+		if w.Rank >= 0 && w.Rank < len(came) {
+			came[w.Rank] = w.Joined
+		}
+	}
+	var absent []int
+	for rank, here := range came {
+		if !here {
+			absent = append(absent, rank)
+		}
+	}
+	return absent
+}
+
+var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+func checkName(field, name string) error {
+	if !jobName.MatchString(name) {
+		return refuse(Invalid, field, "%q: a name is 1 to 63 letters, digits, '-', '_' and '.', starting with a letter or digit", name)
+	}
+	return nil
+}
+
+// Install installs a job, all or nothing. The same specification again changes
+// nothing and returns false; another one under a used name is refused.
+func (j *Jobs) Install(spec dataplane.JobSpec, origin Origin) (bool, error) {
+	spec = normal(spec)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.check(spec); err != nil {
+		return false, err
+	}
+	if old, err := j.asked(spec.Name); err == nil {
+		if same(old, spec) {
+			return false, nil
+		}
+		return false, refuse(Exists, "job.name", "job %s is installed with another specification (%s): remove it first or take another name", spec.Name, difference(old, spec))
+	} else if !errors.Is(err, dataplane.ErrNoJob) {
+		return false, fromDataplane("look for job "+spec.Name, err)
+	}
+	return true, j.install(spec, origin)
+}
+
+// Replace installs a job in the place of the one of its name, if there is one.
+// When the new job can not be, the old one is gone nevertheless if its removal
+// had begun; a specification that is refused leaves the old one as it was.
+func (j *Jobs) Replace(spec dataplane.JobSpec, origin Origin) error {
+	spec = normal(spec)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.check(spec); err != nil {
+		return err
+	}
+	if err := j.remove(spec.Name); err != nil && !errors.Is(err, dataplane.ErrNoJob) {
+		return err
+	}
+	return j.install(spec, origin)
+}
+
+// AddWorker adds a worker to an installed job. The same worker again changes
+// nothing and returns false; another one under a used rank is refused.
+func (j *Jobs) AddWorker(job string, w dataplane.WorkerSpec) (bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	status, err := j.nic.Job(job)
+	if err != nil {
+		return false, fromDataplane("add a worker to job "+job, err)
+	}
+	if err := j.checkWorker("worker", w, status.JobSpec.Workers); err != nil {
+		return false, err
+	}
+	r := j.records[job]
+	if r != nil {
+		for _, known := range slices.Concat(r.asked.Members, r.added) {
+			if known == w {
+				return false, nil
+			}
+		}
+	}
+	for _, known := range status.Status {
+		if !known.Known {
+			continue
+		}
+		switch {
+		case known.Rank == w.Rank && known.MAC == w.MAC && known.IP == w.IP && (w.Port < 0 || w.Port == known.Port):
+			return false, nil
+		case known.Rank == w.Rank:
+			return false, refuse(Exists, "worker.rank", "rank %d of job %s is %v %v already", w.Rank, job, known.MAC, known.IP)
+		case known.IP == w.IP:
+			return false, refuse(Invalid, "worker.ipv4", "%v is rank %d of job %s already", w.IP, known.Rank, job)
+		}
+	}
+	if err := j.checkOthers("worker", w, job); err != nil {
+		return false, err
+	}
+	if err := j.nic.AddWorker(job, w); err != nil {
+		return false, fromDataplane(fmt.Sprintf("add rank %d to job %s", w.Rank, job), err)
+	}
+	j.generation++
+	if r != nil {
+		r.added = append(r.added, w)
+		r.generation = j.generation
+		j.owners[endpoint{w.MAC, w.IP}] = owner{job, w.Rank}
+	}
+	j.logger.Info("worker added", "job", job, "rank", w.Rank, "mac", w.MAC, "ip", w.IP)
+	return true, nil
+}
+
+// Address is the NIC's own, that workers send to.
+func (j *Jobs) Address() (inet.MAC, inet.Addr) { return j.mac, j.ip }
+
+// Remove removes a job.
+func (j *Jobs) Remove(name string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.remove(name)
+}
+
+// Get returns one job.
+func (j *Jobs) Get(name string) (JobInfo, error) {
+	status, err := j.nic.Job(name)
+	if err != nil {
+		return JobInfo{}, fromDataplane("job "+name, err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.info(status), nil
+}
+
+// List returns all jobs, sorted by name.
+func (j *Jobs) List() []JobInfo {
+	running := j.nic.Jobs()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	list := make([]JobInfo, 0, len(running))
+	for _, status := range running {
+		list = append(list, j.info(status))
+	}
+	slices.SortFunc(list, func(a, b JobInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (j *Jobs) info(status dataplane.JobStatus) JobInfo {
+	info := JobInfo{JobStatus: status}
+	if r := j.records[status.Name]; r != nil {
+		info.Origin, info.Installed, info.Generation = r.origin, r.installed, r.generation
+	}
+	return info
+}
+
+func (j *Jobs) install(spec dataplane.JobSpec, origin Origin) error {
+	if err := j.nic.InstallJob(spec); err != nil {
+		return fromDataplane("install job "+spec.Name, err)
+	}
+	j.generation++
+	j.records[spec.Name] = &record{asked: spec, origin: origin, installed: time.Now(), generation: j.generation}
+	for _, w := range spec.Members {
+		j.owners[endpoint{w.MAC, w.IP}] = owner{spec.Name, w.Rank}
+	}
+	j.logger.Info("job installed", "job", spec.Name, "workers", spec.Workers, "elements", spec.Elements,
+		"slots", spec.Slots, "members", len(spec.Members), "generation", j.generation)
+	return nil
+}
+
+func (j *Jobs) remove(name string) error {
+	if err := j.nic.RemoveJob(name); err != nil {
+		return fromDataplane("remove job "+name, err)
+	}
+	j.generation++
+	if r := j.records[name]; r != nil {
+		for _, w := range slices.Concat(r.asked.Members, r.added) {
+			delete(j.owners, endpoint{w.MAC, w.IP})
+		}
+		delete(j.records, name)
+	}
+	j.logger.Info("job removed", "job", name, "generation", j.generation)
+	return nil
+}
+
+// asked returns what was asked for under this name.
+func (j *Jobs) asked(name string) (dataplane.JobSpec, error) {
+	status, err := j.nic.Job(name)
+	if err != nil {
+		return dataplane.JobSpec{}, err
+	}
+	if r := j.records[name]; r != nil {
+		return r.asked, nil
+	}
+	return normal(status.JobSpec), nil
+}
+
+// normal fills in defaults and puts the members in order, so that specifications can be compared.
+func normal(spec dataplane.JobSpec) dataplane.JobSpec {
+	if spec.Protocol == "" {
+		spec.Protocol = dataplane.ProtocolSwitchML
+	}
+	if spec.Elements == 0 {
+		spec.Elements = DefaultElements
+	}
+	if spec.Slots == 0 {
+		spec.Slots = dataplane.DefaultSlots
+	}
+	spec.Members = slices.Clone(spec.Members)
+	slices.SortStableFunc(spec.Members, func(a, b dataplane.WorkerSpec) int { return cmp.Compare(a.Rank, b.Rank) })
+	return spec
+}
+
+func same(a, b dataplane.JobSpec) bool { return difference(a, b) == "" }
+
+// difference names the first field in which two specifications differ.
+func difference(was, is dataplane.JobSpec) string {
+	switch {
+	case was.Tenant != is.Tenant:
+		return fmt.Sprintf("tenant %q, not %q", was.Tenant, is.Tenant)
+	case was.Protocol != is.Protocol:
+		return fmt.Sprintf("protocol %s, not %s", was.Protocol, is.Protocol)
+	case was.Workers != is.Workers:
+		return fmt.Sprintf("workers %d, not %d", was.Workers, is.Workers)
+	case was.Elements != is.Elements:
+		return fmt.Sprintf("elements %d, not %d", was.Elements, is.Elements)
+	case was.Slots != is.Slots:
+		return fmt.Sprintf("slots %d, not %d", was.Slots, is.Slots)
+	case !slices.Equal(was.Members, is.Members):
+		return "other members"
+	}
+	return ""
+}

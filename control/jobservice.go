@@ -1,0 +1,114 @@
+package control
+
+import (
+	"context"
+
+	apiv1 "gradnic/control/api/v1"
+)
+
+// jobService answers the API's calls about jobs.
+type jobService struct {
+	apiv1.UnimplementedJobServiceServer
+	server *Server
+}
+
+func (s *jobService) InstallJob(_ context.Context, r *apiv1.InstallJobRequest) (*apiv1.InstallJobResponse, error) {
+	ports := s.server.ports()
+	spec, err := jobSpecFromProto(r.GetSpec(), ports)
+	if err != nil {
+		return nil, err
+	}
+	created, err := s.server.jobs.Install(spec, OriginAPI)
+	if err != nil {
+		return nil, err
+	}
+	job, err := s.server.jobs.Get(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.InstallJobResponse{Job: jobToProto(job, ports), Created: created}, nil
+}
+
+func (s *jobService) AddWorker(_ context.Context, r *apiv1.AddWorkerRequest) (*apiv1.AddWorkerResponse, error) {
+	ports := s.server.ports()
+	w, err := workerFromProto("worker", r.GetWorker(), ports)
+	if err != nil {
+		return nil, err
+	}
+	created, err := s.server.jobs.AddWorker(r.GetJob(), w)
+	if err != nil {
+		return nil, err
+	}
+	job, err := s.server.jobs.Get(r.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.AddWorkerResponse{Job: jobToProto(job, ports), Created: created}, nil
+}
+
+func (s *jobService) RemoveJob(_ context.Context, r *apiv1.RemoveJobRequest) (*apiv1.RemoveJobResponse, error) {
+	if err := s.server.jobs.Remove(r.GetName()); err != nil {
+		return nil, err
+	}
+	return &apiv1.RemoveJobResponse{}, nil
+}
+
+func (s *jobService) GetJob(_ context.Context, r *apiv1.GetJobRequest) (*apiv1.GetJobResponse, error) {
+	job, err := s.server.jobs.Get(r.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.GetJobResponse{Job: jobToProto(job, s.server.ports())}, nil
+}
+
+func (s *jobService) ListJobs(context.Context, *apiv1.ListJobsRequest) (*apiv1.ListJobsResponse, error) {
+	ports := s.server.ports()
+	resp := &apiv1.ListJobsResponse{}
+	for _, job := range s.server.jobs.List() {
+		resp.Jobs = append(resp.Jobs, jobToProto(job, ports))
+	}
+	return resp, nil
+}
+
+func (s *jobService) ListSlots(_ context.Context, r *apiv1.ListSlotsRequest) (*apiv1.ListSlotsResponse, error) {
+	jobs, err := s.oneOrAll(r.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	resp := &apiv1.ListSlotsResponse{}
+	for _, job := range jobs {
+		resp.Pools = append(resp.Pools, &apiv1.Pool{
+			Job: job.Name, Slots: uint32(job.Slots), Elements: uint32(job.Elements),
+			Use: slotsToProto(job.Use), Missing: ranksToProto(job.Missing),
+		})
+	}
+	return resp, nil
+}
+
+func (s *jobService) ListGroups(_ context.Context, r *apiv1.ListGroupsRequest) (*apiv1.ListGroupsResponse, error) {
+	jobs, err := s.oneOrAll(r.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	ports := s.server.ports()
+	resp := &apiv1.ListGroupsResponse{}
+	for _, job := range jobs {
+		group := &apiv1.Group{Job: job.Name, Size: uint32(job.Workers)}
+		for _, w := range job.Members() {
+			group.Members = append(group.Members, workerToProto(w, ports))
+		}
+		resp.Groups = append(resp.Groups, group)
+	}
+	return resp, nil
+}
+
+func (s *jobService) oneOrAll(name string) ([]JobInfo, error) {
+	if name == "" {
+		return s.server.jobs.List(), nil
+	}
+	job, err := s.server.jobs.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	return []JobInfo{job}, nil
+}

@@ -1,0 +1,132 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSocketPath is the longest path that fits sockaddr_un with its ending zero.
+const maxSocketPath = 107
+
+// DefaultAddress is where the API is when nobody says otherwise: a Unix socket
+// in /run/gradnic for root, else in the user's runtime directory.
+func DefaultAddress() string {
+	if os.Geteuid() == 0 {
+		return "/run/gradnic/api.sock"
+	}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "gradnic", "api.sock")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("gradnic-%d", os.Geteuid()), "api.sock")
+}
+
+// SplitAddress tells a Unix socket from TCP. A path, or unix:PATH, is a Unix
+// socket; tcp://HOST:PORT is TCP, which must be asked for in so many letters,
+// because it has no access control.
+func SplitAddress(address string) (network, where string, err error) {
+	if rest, ok := strings.CutPrefix(address, "tcp://"); ok {
+		if _, _, err := net.SplitHostPort(rest); err != nil {
+			return "", "", fmt.Errorf("address %q: %w: write tcp://HOST:PORT", address, err)
+		}
+		return "tcp", rest, nil
+	}
+	path, isUnix := strings.CutPrefix(address, "unix:")
+	if isUnix && strings.HasPrefix(path, "//") {
+		path = path[2:]
+	}
+	if !isUnix && !strings.Contains(path, "/") && strings.Contains(path, ":") {
+		return "", "", fmt.Errorf("address %q: neither a path nor tcp://HOST:PORT", address)
+	}
+	if path == "" {
+		return "", "", fmt.Errorf("address %q: no path: write a path or tcp://HOST:PORT", address)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", "", fmt.Errorf("address %q: %w", address, err)
+	}
+	if len(path) > maxSocketPath {
+		return "", "", fmt.Errorf("socket %s: the path has %d bytes, a Unix socket's has at most %d: use a shorter one", path, len(path), maxSocketPath)
+	}
+	return "unix", path, nil
+}
+
+// Listen opens the API's address. A Unix socket has mode 0600 from its first
+// moment; its directory is made (mode 0700) when it is missing; a socket that a
+// dead process left behind is replaced, one that somebody answers on is not.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	network, where, err := SplitAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	var lc net.ListenConfig
+	if network == "tcp" {
+		l, err := lc.Listen(ctx, network, where)
+		if err != nil {
+			return nil, fmt.Errorf("listen on tcp://%s: %w", where, err)
+		}
+		return l, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(where), 0o700); err != nil {
+		return nil, fmt.Errorf("directory of socket %s: %w", where, err)
+	}
+	if err := removeStale(ctx, where); err != nil {
+		return nil, err
+	}
+	// unix_bind gives the file the socket's own mode: setting it before bind
+	// leaves no moment in which others could connect.
+	lc.Control = func(_, _ string, c syscall.RawConn) error {
+		var chmod error
+		if err := c.Control(func(fd uintptr) { chmod = unix.Fchmod(int(fd), 0o600) }); err != nil {
+			return err
+		}
+		return chmod
+	}
+	l, err := lc.Listen(ctx, network, where)
+	if err != nil {
+		return nil, fmt.Errorf("listen on socket %s: %w", where, err)
+	}
+	info, err := os.Stat(where)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = fmt.Errorf("mode is %v", info.Mode().Perm())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("socket %s: others could connect: %w", where, err), l.Close())
+	}
+	return l, nil
+}
+
+// removeStale removes a socket on which nobody answers.
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("socket %s: %w", path, err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("socket %s: there is something else of that name (%v): remove it or use another path", path, info.Mode())
+	}
+	d := net.Dialer{Timeout: time.Second}
+	c, err := d.DialContext(ctx, "unix", path)
+	if err == nil {
+		c.Close()
+		return fmt.Errorf("socket %s: another gradnic answers on it: stop that one or use another path", path)
+	}
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("socket %s: is it in use? %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("stale socket %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package switchml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"gradnic/control"
+	pb "gradnic/control/switchml/switchmlproto"
+	"gradnic/dataplane"
+)
+
+// DefaultPort is the TCP port that clients look for the controller on.
+const DefaultPort = 50099
+
+// Defaults of Options.
+const (
+	DefaultJob   = "switchml"
+	DefaultSlots = dataplane.MaxSlots // as the real switch has
+	DefaultGrace = 10 * time.Second
+)
+
+// Options configure a Server.
+type Options struct {
+	// Jobs is the registry to install sessions in; required.
+	Jobs *control.Jobs
+	// Job is the name under which the session appears; empty: DefaultJob.
+	Job string
+	// Slots is the pool of a session; 0: DefaultSlots.
+	Slots int
+	// Grace is how long a Broadcast outlives its root's connection; 0: DefaultGrace.
+	Grace time.Duration
+	// Logger takes each session and each refusal with its reason; nil discards.
+	Logger *slog.Logger
+}
+
+// Server is the controller.
+type Server struct {
+	pb.UnimplementedSessionServer
+	pb.UnimplementedSyncServer
+	options  Options
+	logger   *slog.Logger
+	meetings *meetings
+	grpc     *grpc.Server
+}
+
+// New makes the controller. It serves nothing yet.
+func New(o Options) (*Server, error) {
+	if o.Jobs == nil {
+		return nil, errors.New("switchml controller: no registry of jobs")
+	}
+	if o.Job == "" {
+		o.Job = DefaultJob
+	}
+	if o.Slots == 0 {
+		o.Slots = DefaultSlots
+	}
+	if o.Grace == 0 {
+		o.Grace = DefaultGrace
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{options: o, logger: o.Logger, meetings: newMeetings(o.Grace)}
+	s.grpc = grpc.NewServer(
+		grpc.MaxRecvMsgSize(64<<10), // 512 queue pairs of an RDMA session are 5 KiB
+		grpc.MaxConcurrentStreams(64),
+		grpc.ConnectionTimeout(10*time.Second),
+		// A host that loses power sends no FIN: ask, so that its rank does not wait for ever.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.StatsHandler(watchConnections{}),
+		grpc.WaitForHandlers(true),
+	)
+	pb.RegisterSessionServer(s.grpc, s)
+	pb.RegisterSyncServer(s.grpc, s)
+	return s, nil
+}
+
+// Serve answers on l until Stop, and closes it. Call it once a listener.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serve the SwitchML controller on %v: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Stop sends callers that wait away (Unavailable) and ends all listeners. The
+// session's job stays in the data plane. Call it once.
+func (s *Server) Stop() {
+	s.meetings.close()
+	s.grpc.Stop()
+}
+
+// Barrier returns when num_workers callers have come.
+func (s *Server) Barrier(ctx context.Context, r *pb.BarrierRequest) (*pb.BarrierResponse, error) {
+	if err := s.meetings.barrier(ctx, small(r.GetNumWorkers())); err != nil {
+		return nil, err
+	}
+	return &pb.BarrierResponse{}, nil
+}
+
+// Broadcast returns root's value; the k-th call of a rank meets the k-th of the others.
+func (s *Server) Broadcast(ctx context.Context, r *pb.BroadcastRequest) (*pb.BroadcastResponse, error) {
+	v, err := s.meetings.broadcast(ctx, small(r.GetRank()), small(r.GetNumWorkers()), small(r.GetRoot()), r.GetValue())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.BroadcastResponse{Value: v}, nil
+}
+
+// RdmaSession is refused: this NIC speaks SwitchML over UDP only.
+func (s *Server) RdmaSession(_ context.Context, r *pb.RdmaSessionRequest) (*pb.RdmaSessionResponse, error) {
+	s.logger.Warn("RDMA session refused: not supported", "rank", r.GetRank(), "workers", r.GetNumWorkers())
+	return nil, status.Error(codes.Unimplemented,
+		"RdmaSession: SwitchML over RDMA is not supported by this NIC: set backend = dpdk in the client's configuration")
+}
+
+// small turns a 32-bit field into an int that range checks see as too large when it is.
+func small(v uint32) int { return int(min(v, 1<<31-1)) }

@@ -1,0 +1,208 @@
+package switchml
+
+import (
+	"context"
+	"math/bits"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// maxWorkers is the width of the real switch's bitmap.
+	maxWorkers = 32
+	// maxRounds bounds how far one rank may run ahead of the others in Broadcast.
+	maxRounds = 256
+)
+
+// meetings is where ranks meet. Callers do not name a session, so the number of
+// workers is all that keeps two sessions apart.
+type meetings struct {
+	now   func() time.Time
+	grace time.Duration // how long a round outlives its root's connection
+	stop  chan struct{} // closed when the server stops
+
+	mu       sync.Mutex
+	barriers map[int]*barrier // by number of workers
+	rounds   map[circle][]*round
+}
+
+// barrier opens when as many callers wait as there are workers.
+type barrier struct {
+	came int
+	open chan struct{}
+}
+
+// circle is a set of ranks that broadcast among themselves.
+type circle struct{ workers, root int }
+
+// round is one Broadcast. The k-th call of a rank belongs to the k-th round: a
+// caller joins the oldest round that it is not in yet.
+type round struct {
+	joined uint32        // ranks, a bit each
+	ready  chan struct{} // closed when the root has come
+	value  uint64        // valid when ready is closed
+	root   *connection   // that the value came by; nil: unknown
+}
+
+func newMeetings(grace time.Duration) *meetings {
+	return &meetings{
+		now: time.Now, grace: grace, stop: make(chan struct{}),
+		barriers: map[int]*barrier{}, rounds: map[circle][]*round{},
+	}
+}
+
+// barrier waits until workers callers wait. A caller whose ctx ends is taken out
+// again, so that the ones who stay wait for one more, as they must.
+func (m *meetings) barrier(ctx context.Context, workers int) error {
+	if workers < 1 || workers > maxWorkers {
+		return status.Errorf(codes.InvalidArgument, "barrier: num_workers %d: legal are 1 to %d", workers, maxWorkers)
+	}
+	m.mu.Lock()
+	b := m.barriers[workers]
+	if b == nil {
+		b = &barrier{open: make(chan struct{})}
+		m.barriers[workers] = b
+	}
+	b.came++
+	if b.came == workers {
+		delete(m.barriers, workers) // the next caller begins the next barrier
+		close(b.open)
+		m.mu.Unlock()
+		return nil
+	}
+	m.mu.Unlock()
+
+	var err error
+	select {
+	case <-b.open:
+		return nil
+	case <-ctx.Done():
+		err = status.FromContextError(ctx.Err()).Err()
+	case <-m.stop:
+		err = errStopping
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-b.open: // it opened in this moment: we were counted
+		return nil
+	default:
+	}
+	b.came--
+	if b.came == 0 && m.barriers[workers] == b {
+		delete(m.barriers, workers)
+	}
+	return err
+}
+
+var errStopping = status.Error(codes.Unavailable, "the controller is stopping")
+
+// broadcast returns root's value of the caller's round. The root does not wait.
+//
+// Two things end a round early. A caller that waits for the root and goes away
+// leaves it. And a round whose root's connection has ended although not every
+// rank has come, is dropped when the root calls again or grace has passed: that
+// root has died, and a rank that comes later belongs to the root's next life.
+func (m *meetings) broadcast(ctx context.Context, rank, workers, root int, value uint64) (uint64, error) {
+	switch {
+	case workers < 1 || workers > maxWorkers:
+		return 0, status.Errorf(codes.InvalidArgument, "broadcast: num_workers %d: legal are 1 to %d", workers, maxWorkers)
+	case rank < 0 || rank >= workers:
+		return 0, status.Errorf(codes.InvalidArgument, "broadcast: rank %d: %d workers have ranks 0 to %d", rank, workers, workers-1)
+	case root < 0 || root >= workers:
+		return 0, status.Errorf(codes.InvalidArgument, "broadcast: root %d: %d workers have ranks 0 to %d", root, workers, workers-1)
+	}
+	key := circle{workers, root}
+	bit := uint32(1) << rank
+
+	m.mu.Lock()
+	m.dropOrphans(key, rank == root)
+	var r *round
+	for _, old := range m.rounds[key] {
+		if old.joined&bit == 0 {
+			r = old
+			break
+		}
+	}
+	if r == nil {
+		if len(m.rounds[key]) >= maxRounds {
+			m.mu.Unlock()
+			return 0, status.Errorf(codes.ResourceExhausted, "broadcast: rank %d is %d calls ahead of the others", rank, maxRounds)
+		}
+		r = &round{ready: make(chan struct{})}
+		m.rounds[key] = append(m.rounds[key], r)
+	}
+	r.joined |= bit
+	if rank == root {
+		r.value, r.root = value, connectionOf(ctx)
+		close(r.ready)
+	}
+	if bits.OnesCount32(r.joined) == workers {
+		m.drop(key, r) // everyone holds it
+	}
+	m.mu.Unlock()
+
+	var err error
+	select {
+	case <-r.ready:
+		return r.value, nil
+	case <-ctx.Done():
+		err = status.FromContextError(ctx.Err()).Err()
+	case <-m.stop:
+		err = errStopping
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-r.ready:
+		return r.value, nil
+	default:
+	}
+	r.joined &^= bit
+	if r.joined == 0 {
+		m.drop(key, r)
+	}
+	return 0, err
+}
+
+// dropOrphans removes the rounds that a dead root left half done. m.mu is held.
+func (m *meetings) dropOrphans(key circle, rootCalls bool) {
+	for i := 0; i < len(m.rounds[key]); {
+		r := m.rounds[key][i]
+		ended, when := r.root.ended()
+		if ended && (rootCalls || m.now().Sub(when) >= m.grace) {
+			m.drop(key, r) // nobody waits in it: its value is there
+			continue
+		}
+		i++
+	}
+}
+
+// drop removes a round. m.mu is held.
+func (m *meetings) drop(key circle, gone *round) {
+	rounds := m.rounds[key]
+	for i, r := range rounds {
+		if r == gone {
+			rounds = append(rounds[:i:i], rounds[i+1:]...)
+			break
+		}
+	}
+	if len(rounds) == 0 {
+		delete(m.rounds, key)
+		return
+	}
+	m.rounds[key] = rounds
+}
+
+// idle is true when nobody waits and nothing is half done.
+func (m *meetings) idle() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.barriers) == 0 && len(m.rounds) == 0
+}
+
+// close sends everyone who waits away.
+func (m *meetings) close() { close(m.stop) }
