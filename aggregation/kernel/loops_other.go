@@ -1,0 +1,8 @@
+//go:build !amd64
+
+package kernel
+
+import "gradnic/internal/cpu"
+
+// loopsFor has no assembly to offer for this architecture.
+func loopsFor[A Element](cpu.Tier, Type) (l loops[A]) { return l }
