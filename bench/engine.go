@@ -28,6 +28,7 @@ const (
 	goalDropAsavie    = 1.05
 	goalDropC         = 0.95
 	goalReflectAsavie = 1.20
+	goalAggregate     = 0.85
 )
 
 // contestant is one that takes turns.
@@ -112,7 +113,48 @@ func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
 		}
 		engineRows(r, task, o.Sizes, got)
 	}
+	if err := rig.aggregation(ctx, o, self("lane"), r); err != nil {
+		return nil, err
+	}
 	return r, nil
+}
+
+// aggregation measures the NIC's main work: contributions of eight workers come in on one netdev, and each finished
+// slot is answered with eight unicast replies, as SwitchML's rules ask. Its yardstick is the lane's own
+// forward-and-return of frames of the same size, since both send as many frames as they receive.
+func (r *Rig) aggregation(ctx context.Context, o EngineOptions, argv []string, rep *report.Report) error {
+	for _, a := range []struct {
+		task peers.Task
+		size int
+	}{{peers.Aggregate64, 308}, {peers.Aggregate256, 1076}} {
+		var sums, returns []float64
+		for round := range o.Rounds {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			back, _, err := r.turn(contestant{name: "lane", argv: argv}, peers.Reflect, a.size, o.Run)
+			if err != nil {
+				return fmt.Errorf("reflect/lane/%d: %w", a.size, err)
+			}
+			p, err := peers.Launch(r.dev, "lane", argv, r.target(a.task))
+			if err != nil {
+				return err
+			}
+			run, err := r.drive(gen.Options{Frame: r.Frame(a.size, false), Workers: peers.AggregateWorkers, Slots: peers.AggregateSlots}, o.Run)
+			n, err2 := p.Stop()
+			if err := errors.Join(err, err2); err != nil {
+				return fmt.Errorf("aggregate/%d: %w", a.size, err)
+			}
+			sums, returns = append(sums, run.Mpps(run.Returned)), append(returns, back)
+			fmt.Fprintf(o.Log, "round %d/%d  %-22s %6.2f Mpps in, %.2f Mpps of results out, %.3f M slots/s\n", round+1, o.Rounds,
+				fmt.Sprintf("aggregate/%d", a.size), run.Mpps(n.Received), run.Mpps(run.Returned), run.Mpps(n.Results))
+		}
+		rep.Add(report.Row{
+			Name: fmt.Sprintf("aggregate/%d", a.size), Unit: "Mpps of results", Goal: goalAggregate,
+			Against: fmt.Sprintf("reflect/lane/%d", a.size), Bound: "one sk_buff a reply in copy-mode transmit",
+		}, sums, returns)
+	}
+	return nil
 }
 
 // turn is one run of one contestant: what it received (drop) or what came back to the generator (reflect), in Mpps,

@@ -64,8 +64,8 @@ func (r *Rig) link() (err error) {
 		return err
 	}
 	err = r.lab.Veth(
-		netlab.End{NS: r.gen, Name: genIface, Addr: "10.50.0.1/24", MTU: 3400},
-		netlab.End{NS: r.dev, Name: devIface, Addr: kernelIP + "/24", MTU: 3400},
+		netlab.End{NS: r.gen, Name: genIface, Addr: "10.50.0.1/24"},
+		netlab.End{NS: r.dev, Name: devIface, Addr: kernelIP + "/24"},
 	)
 	if err != nil {
 		return err

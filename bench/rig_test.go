@@ -53,6 +53,9 @@ func TestPeersSeeTheGeneratorsFrames(t *testing.T) {
 		{"rings", false, func(on peers.Target) (*peers.Process, error) {
 			return peers.Launch(rig.dev, "rings", append(self, "rings"), on)
 		}},
+		{"lane", false, func(on peers.Target) (*peers.Process, error) {
+			return peers.Launch(rig.dev, "lane", append(self, "lane"), on)
+		}},
 		{"c", false, func(on peers.Target) (*peers.Process, error) { return peers.LaunchC(rig.dev, c, on) }},
 		{"udp", true, func(on peers.Target) (*peers.Process, error) {
 			return peers.Launch(rig.dev, "udp", append(self, "udp"), on)

@@ -16,15 +16,31 @@ import (
 type Task int
 
 const (
-	Drop    Task = iota // receive, look at one byte, give the frame back
-	Reflect             // swap the MAC addresses and send the frame back where it came from
+	Drop         Task = iota // receive, look at one byte, give the frame back
+	Reflect                  // swap the MAC addresses and send the frame back where it came from
+	Aggregate64              // sum SwitchML contributions of 64 elements, answer each worker; gradnic only
+	Aggregate256             // and of 256
 )
 
-func (t Task) String() string {
-	if t == Reflect {
-		return "reflect"
+var taskNames = [...]string{"drop", "reflect", "aggregate64", "aggregate256"}
+
+func (t Task) String() string { return taskNames[t] }
+
+// ParseTask returns the task of this name.
+func ParseTask(s string) (Task, error) {
+	for i, n := range taskNames {
+		if n == s {
+			return Task(i), nil
+		}
 	}
-	return "drop"
+	return 0, fmt.Errorf("task %q: legal are %v", s, taskNames)
+}
+
+func (t Task) elements() int {
+	if t == Aggregate64 {
+		return 64
+	}
+	return 256
 }
 
 // Target is where a peer works. The process is in the netdev's namespace.
@@ -40,7 +56,8 @@ type Target struct {
 type Counts struct {
 	Received uint64 `json:"received"` // frames that reached it
 	Returned uint64 `json:"returned"` // frames that it handed to transmit
-	Lost     uint64 `json:"lost"`     // frames that it received but could not send back
+	Lost     uint64 `json:"lost"`     // frames that it received but could not send back, or copies of results
+	Results  uint64 `json:"results"`  // slots that it finished
 }
 
 // Peer is one contestant at work, inside its process.

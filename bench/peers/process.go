@@ -74,6 +74,7 @@ func (p *Process) Stop() (Counts, error) {
 var kinds = map[string]func(Target) (Peer, error){
 	"asavie": startAsavie,
 	"rings":  startRings,
+	"lane":   startLane,
 	"udp":    startUDP,
 }
 
@@ -91,8 +92,8 @@ func Main(args []string, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("netdev %s: %w", args[1], err)
 	}
 	on := Target{Interface: args[1], IfIndex: ifi.Index}
-	if args[3] == Reflect.String() {
-		on.Task = Reflect
+	if on.Task, err = ParseTask(args[3]); err != nil {
+		return err
 	}
 	if on.Queue, err = strconv.Atoi(args[2]); err != nil {
 		return fmt.Errorf("queue: %w", err)

@@ -1,0 +1,71 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gradnic/dataplane"
+	"gradnic/wire/inet"
+	"gradnic/xdp"
+)
+
+// AggregateWorkers and AggregateSlots are the job that the aggregate task installs; the generator plays its workers.
+const (
+	AggregateWorkers = 8
+	AggregateSlots   = 256
+)
+
+// lane is the whole of gradnic: a NIC with one lane on one netdev.
+type lane struct {
+	nic *dataplane.NIC
+	on  Target
+}
+
+func startLane(on Target) (Peer, error) {
+	nic, err := dataplane.New(dataplane.Config{
+		MAC: nicMAC, IP: nicIP, CPUs: []int{on.CPU}, Wait: dataplane.Busy, FramesPerQueue: 8192,
+	}, dataplane.XDPPort{Interface: on.Interface, Mode: xdp.Native})
+	if err != nil {
+		return nil, fmt.Errorf("lane: %w", err)
+	}
+	p := &lane{nic: nic, on: on}
+	if err := nic.Start(context.Background()); err != nil {
+		return nil, fmt.Errorf("lane: %w", err)
+	}
+	switch on.Task {
+	case Drop:
+		err = nic.SetFunction(on.Interface, dataplane.Function{Kind: dataplane.Sink})
+	case Reflect:
+		err = nic.SetFunction(on.Interface, dataplane.Function{Kind: dataplane.Reflect})
+	case Aggregate64, Aggregate256:
+		job := dataplane.JobSpec{Name: "bench", Workers: AggregateWorkers, Elements: on.Task.elements(), Slots: AggregateSlots}
+		for r := range AggregateWorkers {
+			job.Members = append(job.Members, dataplane.WorkerSpec{
+				Rank: r, MAC: inet.MAC{2, 0, 0, 0, byte(r + 1), 0}, IP: inet.Addr{10, 50, 0, byte(r + 1)}, Port: -1,
+			})
+		}
+		err = nic.InstallJob(job)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lane: %w", err), p.release())
+	}
+	return p, nil
+}
+
+func (p *lane) release() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	return p.nic.Stop(ctx)
+}
+
+func (p *lane) Stop() (Counts, error) {
+	err := p.release()
+	s := p.nic.Snapshot()
+	n := Counts{
+		Received: s.Total.Received, Returned: s.Total.Transmitted, Results: s.Total.Results,
+		Lost: s.Total.Dropped() + s.Total.ReplicasDropped(),
+	}
+	return n, errors.Join(err, s.Check())
+}
