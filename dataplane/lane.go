@@ -110,9 +110,12 @@ func (l *lane) run(wg *sync.WaitGroup) {
 	}
 	l.updateNow()
 	l.lastWork = l.now
-	for !l.quit {
+	for {
 		if l.mail.pending.Load() {
 			l.mail.run(l)
+			if l.quit {
+				break
+			}
 		}
 		if l.round() {
 			l.dirty = true
