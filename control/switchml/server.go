@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -50,6 +51,7 @@ type Server struct {
 	logger   *slog.Logger
 	meetings *meetings
 	grpc     *grpc.Server
+	stop     sync.Once
 }
 
 // New makes the controller. It serves nothing yet.
@@ -94,9 +96,9 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Stop sends callers that wait away (Unavailable) and ends all listeners. The
-// session's job stays in the data plane. Call it once.
+// session's job stays in the data plane.
 func (s *Server) Stop() {
-	s.meetings.close()
+	s.stop.Do(s.meetings.close)
 	s.grpc.Stop()
 }
 
