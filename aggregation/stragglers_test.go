@@ -127,3 +127,26 @@ func TestAbortOfSwitchMLMakesNew(t *testing.T) {
 	contribute(t, p, 0, 0, 0, Added, nil)
 	contribute(t, p, 0, 1, 0, Completed, sum(1, 0, 2, 0))
 }
+
+// 10^5 rounds without a pause. One worker is slow: before it comes, the others
+// have sent everything twice. Nothing is lost, added twice or left behind.
+func TestManyRoundsWithOneSlowWorker(t *testing.T) {
+	for _, rule := range []Rule{SwitchML, Rounds} {
+		p := mustPool(t, Spec{Rule: rule, Workers: 3, Slots: 1, Elements: 2})
+		out := make([]byte, 8)
+		var counts [NumOutcomes]int
+		for k := range uint32(100_000) {
+			for _, w := range []int{0, 1, 1, 0, 2, 2, 0} {
+				v := encode([]int32{int32(k) + int32(w), -int32(k)})
+				o := p.Contribute(&Contribution{Set: int(k & 1), Worker: w, Round: k, Values: v}, 0, out)
+				counts[o]++
+				if want := []int32{3*int32(k) + 3, -3 * int32(k)}; o.HasResult() && !slices.Equal(decode(out), want) {
+					t.Fatalf("%v round %d: %v, want %v", rule, k, decode(out), want)
+				}
+			}
+		}
+		if want := [NumOutcomes]int{Added: 200_000, Duplicate: 200_000, Completed: 100_000, Answered: 200_000}; counts != want {
+			t.Errorf("%v: outcomes %v, want %v", rule, counts, want)
+		}
+	}
+}

@@ -6,8 +6,8 @@ import "encoding/binary"
 // b must hold it; all Put functions panic on a slice that is too short.
 func PutEthernet(b []byte, dst, src MAC, etherType uint16) int {
 	_ = b[EthernetLen-1]
-	copy(b[0:6], dst[:])
-	copy(b[6:12], src[:])
+	*(*MAC)(b[0:6]) = dst
+	*(*MAC)(b[6:12]) = src
 	binary.BigEndian.PutUint16(b[12:14], etherType)
 	return EthernetLen
 }
@@ -39,8 +39,8 @@ func PutIPv4(b []byte, h IPv4) int {
 		b[8] = 64
 	}
 	b[9] = h.Proto
-	copy(b[12:16], h.Src[:])
-	copy(b[16:20], h.Dst[:])
+	*(*Addr)(b[12:16]) = h.Src
+	*(*Addr)(b[16:20]) = h.Dst
 	SetIPv4Checksum(b)
 	return IPv4Len
 }
@@ -78,10 +78,15 @@ func Sum(sum uint32, b []byte) uint32 {
 	if len(b) == 1 {
 		s += uint64(b[0]) << 8
 	}
-	for s>>16 != 0 {
-		s = s&0xffff + s>>16
-	}
-	return uint32(s)
+	return fold(s)
+}
+
+// fold brings a sum of fewer than 2^16 words of 32 bits down to 16 bits.
+func fold(s uint64) uint32 {
+	s = s&0xffffffff + s>>32
+	s = s&0xffff + s>>16
+	s = s&0xffff + s>>16
+	return uint32(s&0xffff + s>>16)
 }
 
 // Checksum is the Internet checksum of b: the complement of its sum. Over a
@@ -91,8 +96,11 @@ func Checksum(b []byte) uint16 { return ^uint16(Sum(0, b)) }
 // SetIPv4Checksum computes the checksum of the 20-byte header at the start of
 // b and stores it there.
 func SetIPv4Checksum(b []byte) {
-	b[10], b[11] = 0, 0
-	binary.BigEndian.PutUint16(b[10:12], Checksum(b[:IPv4Len]))
+	_ = b[IPv4Len-1]
+	s := uint64(binary.BigEndian.Uint32(b[0:])) + uint64(binary.BigEndian.Uint32(b[4:])) +
+		uint64(binary.BigEndian.Uint16(b[8:])) + // and not the checksum beside it
+		uint64(binary.BigEndian.Uint32(b[12:])) + uint64(binary.BigEndian.Uint32(b[16:]))
+	binary.BigEndian.PutUint16(b[10:12], ^uint16(fold(s)))
 }
 
 // PseudoHeaderSum is the folded, uncomplemented sum of UDP's pseudo header.
@@ -101,11 +109,7 @@ func SetIPv4Checksum(b []byte) {
 func PseudoHeaderSum(src, dst Addr, proto uint8, length int) uint16 {
 	s := Sum(0, src[:])
 	s = Sum(s, dst[:])
-	s += uint32(proto) + uint32(length)
-	for s>>16 != 0 {
-		s = s&0xffff + s>>16
-	}
-	return uint16(s)
+	return uint16(fold(uint64(s) + uint64(proto) + uint64(length)))
 }
 
 // UDPChecksum is the checksum of a UDP datagram; datagram is the header and

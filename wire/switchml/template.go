@@ -34,9 +34,9 @@ func NewReplyTemplate(r Reply) (t ReplyTemplate, ok bool) {
 // shorter than that.
 func (t *ReplyTemplate) Put(frame []byte, mac inet.MAC, ip inet.Addr, port uint16) {
 	_ = frame[ValuesOffset-1]
-	copy(frame[:ValuesOffset], t.header[:])
-	copy(frame[0:6], mac[:])
-	copy(frame[30:34], ip[:])
+	*(*[ValuesOffset]byte)(frame) = t.header
+	*(*inet.MAC)(frame) = mac
+	*(*inet.Addr)(frame[30:34]) = ip
 	binary.BigEndian.PutUint16(frame[24:26], ^uint16(inet.Sum(t.sum, ip[:])))
 	binary.BigEndian.PutUint16(frame[36:38], port)
 }
