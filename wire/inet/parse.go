@@ -28,7 +28,6 @@ const (
 	PayloadOffset = L4Offset + UDPLen  // UDP payload
 	minFrame      = 60                 // Ethernet's minimum without the frame check sequence
 	fragmentMask  = 0x3fff             // more-fragments flag and offset; don't-fragment is not in it
-	maxUDPPayload = 65535 - IPv4Len - UDPLen
 )
 
 // Packet is what Parse found. Fields that lie behind the fault keep the zero
