@@ -1,7 +1,6 @@
 package control
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -45,10 +44,10 @@ func ReadJobFile(name string, r io.Reader) (*JobFile, error) {
 	}
 	var f JobFile
 	if err := yaml.UnmarshalWithOptions(text, &f, yaml.Strict()); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("%s: the file is empty: write name and workers at least", name)
-		}
 		return nil, fmt.Errorf("%s: %s", name, strings.TrimSpace(yaml.FormatError(err, false, false)))
+	}
+	if f.Name == "" && f.Workers == 0 && len(f.Members) == 0 {
+		return nil, fmt.Errorf("%s: there is no job in it: write name and workers at least", name)
 	}
 	return &f, nil
 }
