@@ -152,3 +152,31 @@ func mustSend(t testing.TB, p *MemPort, frame []byte) {
 		t.Fatal(err)
 	}
 }
+
+// drainWire receives and discards until the returned function is called, which takes what is still on the wire and
+// returns how many frames came.
+func drainWire(p *MemPort) (stop func() (frames uint64)) {
+	quit, done := make(chan struct{}), make(chan uint64)
+	go func() {
+		buf := make([]byte, 4096)
+		for frames := uint64(0); ; {
+			_, err := p.Recv(buf, time.Now().Add(time.Millisecond))
+			if err == nil {
+				frames++
+				continue
+			}
+			select {
+			case <-quit:
+				done <- frames
+				return
+			default:
+			}
+			if errors.Is(err, ErrPortClosed) {
+				<-quit
+				done <- frames
+				return
+			}
+		}
+	}()
+	return func() uint64 { close(quit); return <-done }
+}

@@ -74,10 +74,12 @@ func (im *Impairment) none() bool {
 		len(im.DropIngress) == 0 && len(im.DropEgress) == 0
 }
 
-// laneImpair is a port's impairment on one lane, with a random stream of its own.
+// laneImpair is a port's impairment on one lane, with a random stream of its own for each direction, so that what
+// happens to the k-th frame does not depend on how frames fell into batches.
 type laneImpair struct {
 	*impairState
-	rng  *rand.Rand
+	in   *rand.Rand
+	out  *rand.Rand
 	seen uint64 // frames that this lane has let by
 	held []heldFrame
 }
@@ -93,14 +95,16 @@ func newLaneImpair(s *impairState, seed uint64, port, lane int) *laneImpair {
 	if s.Seed != 0 {
 		seed = s.Seed
 	}
+	stream := uint64(port)<<32 | uint64(lane)<<1
 	return &laneImpair{
 		impairState: s,
-		rng:         rand.New(rand.NewPCG(seed, uint64(port)<<32|uint64(lane))),
+		in:          rand.New(rand.NewPCG(seed, stream)),
+		out:         rand.New(rand.NewPCG(seed, stream|1)),
 		held:        make([]heldFrame, 0, maxHeld),
 	}
 }
 
-func (im *laneImpair) happens(p float64) bool { return p > 0 && im.rng.Float64() < p }
+func happens(r *rand.Rand, p float64) bool { return p > 0 && r.Float64() < p }
 
 func (im *laneImpair) dropIngress() bool {
 	k := im.ingress.Add(1)
@@ -109,7 +113,7 @@ func (im *laneImpair) dropIngress() bool {
 			return true
 		}
 	}
-	return im.happens(im.IngressLoss)
+	return happens(im.in, im.IngressLoss)
 }
 
 func (im *laneImpair) dropEgress() bool {
@@ -119,7 +123,7 @@ func (im *laneImpair) dropEgress() bool {
 			return true
 		}
 	}
-	return im.happens(im.EgressLoss)
+	return happens(im.out, im.EgressLoss)
 }
 
 // impairIngress loses, doubles and holds back frames of the batch. At most twice the batch and all held frames come
@@ -137,10 +141,10 @@ func (l *lane) impairIngress(port int, im *laneImpair) {
 			continue
 		}
 		twin, double := Desc{}, false
-		if im.happens(im.Duplicate) {
+		if happens(im.in, im.Duplicate) {
 			twin, double = l.clone(d)
 		}
-		if len(im.held) < maxHeld && im.happens(im.Reorder) {
+		if len(im.held) < maxHeld && happens(im.in, im.Reorder) {
 			im.held = append(im.held, heldFrame{d, im.seen + uint64(im.ReorderBy), l.now + int64(im.ReorderHold)})
 			l.held++
 		} else {
