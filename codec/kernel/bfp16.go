@@ -58,8 +58,8 @@ func bfp16EncodeGo(man, exps []byte, src []float32) {
 
 // bfp16DecodeGo writes q * 2^(E-133) for every mantissa q and its block's
 // exponent E. It is exact for every E below 255, also for the exponents below 7
-// that the encoder never emits; products above the range of float32 do not
-// exist. E = 255 gives NaN for the whole block.
+// that the encoder never emits. (-128 with E = 254, which it does not emit either,
+// is -Inf.) E = 255 gives NaN for the whole block.
 func bfp16DecodeGo(dst []float32, man, exps []byte) {
 	for b, e := range exps {
 		step := pow2Step[e]

@@ -19,4 +19,5 @@ func scaleInt8Fast([]float32, []byte, float32) int     { return 0 }
 func stochasticInt8Fast([]byte, []float32, float32, *Philox) int {
 	return 0
 }
-func hadamardFast([]float32) bool { return false }
+func hadamardFast([]float32) bool         { return false }
+func flipSignsFast([]float32, *[4]uint32) {}

@@ -125,12 +125,19 @@ func hadamardGo(x []float32) {
 // FlipSigns negates element i of x where bit i mod 32 of word i / 32 of the
 // stream of r is one.
 func FlipSigns(x []float32, r *Philox) {
-	var w [4]uint32
-	for i := range x {
-		if i&127 == 0 {
-			w = r.Block(uint32(i / 128))
+	for i := 0; i < len(x); i += 128 {
+		w := r.Block(uint32(i / 128))
+		if level != 0 && len(x)-i >= 128 {
+			flipSignsFast(x[i:i+128], &w)
+			continue
 		}
-		bit := w[i>>5&3] >> (i & 31) << 31
+		flipSignsGo(x[i:min(i+128, len(x))], &w)
+	}
+}
+
+func flipSignsGo(x []float32, bits *[4]uint32) {
+	for i := range x {
+		bit := bits[i>>5&3] >> (i & 31) << 31
 		x[i] = math.Float32frombits(math.Float32bits(x[i]) ^ bit)
 	}
 }
