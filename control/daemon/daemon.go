@@ -165,8 +165,8 @@ type doors struct {
 	serving          sync.WaitGroup
 }
 
-func openDoors(ctx context.Context, nic *dataplane.NIC, o Options) (d *doors, err error) {
-	d = &doors{}
+func openDoors(ctx context.Context, nic *dataplane.NIC, o Options) (_ *doors, err error) {
+	d := &doors{}
 	defer func() {
 		if err != nil {
 			d.shut(ctx)

@@ -14,8 +14,8 @@ import (
 	"gradnic/dataplane"
 )
 
-// table writes rows in aligned columns. Cells of a column that the caller marked
-// are not told apart: numbers and words both go left, as ip and ss do it.
+// table writes rows in aligned columns, numbers and words both to the left as ss
+// and docker do it; an empty cell is "-".
 type table struct{ w *tabwriter.Writer }
 
 func newTable(w io.Writer, heads ...string) *table {

@@ -1,0 +1,148 @@
+package show
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	apiv1 "gradnic/control/api/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func job() *apiv1.Job {
+	return &apiv1.Job{
+		Spec:       &apiv1.JobSpec{Name: "train", Tenant: "team-a", Protocol: apiv1.Protocol_PROTOCOL_SWITCHML, Workers: 4, Elements: 256, Slots: 512},
+		Generation: 7, Origin: apiv1.Origin_ORIGIN_SWITCHML, Installed: timestamppb.New(now.Add(-90 * time.Second)),
+		Workers: []*apiv1.Worker{
+			{Spec: &apiv1.WorkerSpec{Rank: 0, Mac: "02:00:00:00:01:00", Ipv4: "10.50.0.1", Port: "veth0"}, Joined: true, Received: 12, Contributed: 10, Duplicates: 2, Transmitted: 9, LastSeen: timestamppb.New(now.Add(-3 * time.Second))},
+			{Spec: &apiv1.WorkerSpec{Rank: 1, Mac: "02:00:00:00:01:01", Ipv4: "10.50.0.2", Port: "veth1"}, Joined: true, Received: 10, Contributed: 10, Transmitted: 9, LastSeen: timestamppb.New(now)},
+			{Spec: &apiv1.WorkerSpec{Rank: 2, Mac: "02:00:00:00:01:02", Ipv4: "10.50.0.3"}},
+		},
+		Slots:   &apiv1.SlotUse{Total: 1024, InUse: 4, Complete: 3, Waiting: 1},
+		Missing: []uint32{1, 2, 3}, NeverCame: []uint32{2, 3}, Results: 9, Resent: 2, Wrapped: 1,
+	}
+}
+
+func counters() *apiv1.Counters {
+	return &apiv1.Counters{
+		Received: 30, Injected: 1, Contributed: 20, Duplicates: 2, Answered: 3, Passed: 1, InFlight: 1,
+		Drops:   []*apiv1.Drop{{Reason: "fragment", Count: 1}, {Reason: "unknown-worker", Count: 3}},
+		Results: 9, Resent: 2, Wrapped: 1, Replicas: 38, ReplicaDrops: []*apiv1.Drop{{Reason: "impaired-egress", Count: 2}},
+		Transmitted: 39, Completed: 39, Batches: 5, Kicks: 4, Sleeps: 2,
+	}
+}
+
+func kernel() *apiv1.KernelCounters {
+	return &apiv1.KernelCounters{RxDropped: 1, RxRingFull: 2, FillRingEmpty: 3, RxInvalidDescs: 4, TxInvalidDescs: 5, TxRingEmpty: 6}
+}
+
+func frames() *apiv1.Frames {
+	return &apiv1.Frames{Total: 21, Free: 1, Fill: 2, Transmit: 3, Handoff: 4, Held: 11}
+}
+
+// Every view as a table and as JSON: keys are stable, and what scripts read is seen in a diff.
+func TestViews(t *testing.T) {
+	ports := PortsFrom(&apiv1.ListPortsResponse{Ports: []*apiv1.Port{
+		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Queues: 2, Function: "aggregate", Counters: counters(), Kernel: kernel(),
+			Impairment: &apiv1.Impairment{IngressLoss: 0.01, EgressLoss: 0.1, DropIngress: []uint64{3}, DropEgress: []uint64{4, 5}, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 3, ReorderHold: durationpb.New(5 * time.Millisecond), Seed: 9}},
+		{Name: "mem1", Kind: "mem", Index: 1, Queues: 1, Function: "sink", Counters: &apiv1.Counters{}, Kernel: &apiv1.KernelCounters{Error: "socket is gone"}},
+	}})
+	lanes := LanesFrom(&apiv1.ListLanesResponse{Lanes: []*apiv1.Lane{
+		{Index: 0, Cpu: 3, Counters: counters(), Frames: frames()}, {Index: 1, Cpu: -1, Counters: &apiv1.Counters{}, Frames: &apiv1.Frames{}},
+	}})
+	sums := CountersFrom(&apiv1.GetCountersResponse{Counters: counters(), Frames: frames(), Kernel: kernel(), Taken: timestamppb.New(now)})
+	jobs := JobsFrom(&apiv1.ListJobsResponse{Jobs: []*apiv1.Job{job(), {Spec: &apiv1.JobSpec{Name: "z", Workers: 1}}}})
+	pools := PoolsFrom(&apiv1.ListSlotsResponse{Pools: []*apiv1.Pool{{Job: "train", Slots: 512, Elements: 256, Use: job().GetSlots(), Missing: []uint32{1}}}})
+	groups := GroupsFrom(&apiv1.ListGroupsResponse{Groups: []*apiv1.Group{
+		{Job: "train", Size: 4, Members: []*apiv1.WorkerSpec{job().GetWorkers()[0].GetSpec(), job().GetWorkers()[2].GetSpec()}}, {Job: "z", Size: 1},
+	}})
+	nic := NICFrom(&apiv1.GetNICResponse{Mac: "02:67:0a:32:00:fe", Ipv4: "10.50.0.254", Version: "v1", Ports: 2, Lanes: 1, Jobs: 1})
+
+	for _, v := range []struct {
+		name     string
+		document any
+		table    func(*bytes.Buffer) error
+	}{
+		{"nic", nic, func(b *bytes.Buffer) error { return TableNIC(b, nic) }},
+		{"jobs", jobs, func(b *bytes.Buffer) error { return TableJobs(b, jobs) }},
+		{"job", jobs[0], func(b *bytes.Buffer) error { return TableJob(b, jobs[0], now) }},
+		{"workers", WorkersOf(jobs), func(b *bytes.Buffer) error { return TableWorkers(b, WorkersOf(jobs), now) }},
+		{"slots", pools, func(b *bytes.Buffer) error { return TablePools(b, pools) }},
+		{"groups", groups, func(b *bytes.Buffer) error { return TableGroups(b, groups) }},
+		{"ports", ports, func(b *bytes.Buffer) error { return TablePorts(b, ports) }},
+		{"lanes", lanes, func(b *bytes.Buffer) error { return TableLanes(b, lanes) }},
+		{"drops", DropsOf(sums), func(b *bytes.Buffer) error { return TableDrops(b, DropsOf(sums)) }},
+		{"counters", sums, func(b *bytes.Buffer) error { return TableCounters(b, sums) }},
+	} {
+		var table bytes.Buffer
+		if err := v.table(&table); err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(table.String(), "\n") {
+			if strings.TrimRight(line, " ") != line {
+				t.Errorf("%s: line %d ends in blanks: %q", v.name, i+1, line)
+			}
+		}
+		golden(t, v.name+".txt", table.Bytes())
+		document, err := json.MarshalIndent(v.document, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, v.name+".json", append(document, '\n'))
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+func TestRanks(t *testing.T) {
+	for want, ranks := range map[string][]int{
+		"-": nil, "3": {3}, "1,2": {2, 1}, "0-2": {0, 1, 2}, "0-3,7,9,10": {10, 9, 7, 0, 1, 2, 3},
+	} {
+		if got := Ranks(ranks); got != want {
+			t.Errorf("%v is %s, want %s", ranks, got, want)
+		}
+	}
+}
+
+// Lists are [] and maps {} where there is nothing: scripts need no case for null.
+func TestNothingIsNotNull(t *testing.T) {
+	for name, document := range map[string]any{
+		"jobs": JobsFrom(nil), "job": JobFrom(nil), "workers": WorkersOf(nil), "slots": PoolsFrom(nil), "groups": GroupsFrom(nil),
+		"ports": PortsFrom(nil), "lanes": LanesFrom(nil), "drops": DropsOf(CountersFrom(nil)),
+	} {
+		b, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := strings.ReplaceAll(string(b), `"installed":null`, ""); strings.Contains(s, "null") {
+			t.Errorf("%s: %s", name, b)
+		}
+	}
+}
