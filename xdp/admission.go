@@ -34,7 +34,7 @@ func admit(size uint64, get func(size uint64) (limits, error)) error {
 }
 
 // systemLimits reads the limits of this process. A soft RLIMIT_MEMLOCK that is too
-// small is raised as far as its hard limit, which needs no capability; raising the
+// small is raised to its hard limit, which needs no capability; raising the
 // hard limit would need CAP_SYS_RESOURCE and is not tried.
 func systemLimits(size uint64) (limits, error) {
 	var l limits
@@ -56,7 +56,7 @@ func systemLimits(size uint64) (limits, error) {
 		return l, fmt.Errorf("getrlimit memlock: %w", err)
 	}
 	if !l.lockAny && r.Cur < size && r.Cur < r.Max {
-		raised := unix.Rlimit{Cur: min(size, r.Max), Max: r.Max}
+		raised := unix.Rlimit{Cur: r.Max, Max: r.Max}
 		if unix.Setrlimit(unix.RLIMIT_MEMLOCK, &raised) == nil {
 			r = raised
 		}

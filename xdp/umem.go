@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -210,6 +211,14 @@ func (u *UMEM) register(fd int) error {
 		Headroom: uint32(u.headroom),
 	}
 	err := setsockoptUmemReg(fd, &reg)
+	// What a closed socket had pinned is taken off the account a moment later.
+	for range 20 {
+		if !errors.Is(err, unix.ENOBUFS) {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+		err = setsockoptUmemReg(fd, &reg)
+	}
 	switch {
 	case err == nil:
 		return nil
