@@ -5,13 +5,15 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"gradnic/internal/cpu"
 )
 
 // tiers are the levels of assembly that this machine has.
 func tiers(t testing.TB) (have []cpu.Tier) {
 	for _, tier := range []cpu.Tier{cpu.AVX2, cpu.AVX512} {
-		if tier <= cpu.Machine() {
+		if tier <= best() {
 			have = append(have, tier)
 		} else {
 			t.Logf("this machine has no %v: not tested", tier)
@@ -141,4 +143,9 @@ func testOps[A Element](t testing.TB, s Spec, tier cpu.Tier) *Ops[A] {
 		t.Fatalf("%v at %v: assembly %v", s, tier, has)
 	}
 	return o
+}
+
+// rapidRand gives a generator that rapid can replay and shrink by its seed.
+func rapidRand(t *rapid.T) *rand.Rand {
+	return rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 }

@@ -3,12 +3,18 @@ package kernel
 import "math"
 
 const (
-	maxFloat16  = 65504                // largest finite binary16
-	maxBFloat16 = 0x1.fep127           // largest finite bfloat16
-	over16      = 65520                // smallest magnitude that rounds to infinity in binary16
-	overBF16    = 0x1.ffp127           // and in bfloat16
-	nan32       = uint32(0x7fc00000)   // the one NaN that loops write
-	nan64       = uint64(0x7ff8 << 48) // and in float64
+	maxFloat16  = 65504      // largest finite binary16
+	maxBFloat16 = 0x1.fep127 // largest finite bfloat16
+)
+
+// Bits of floats.
+const (
+	overFloat16  = uint32(0x477ff000) // 65520, the smallest magnitude that rounds to infinity in binary16
+	overBFloat16 = uint32(0x7f7f8000) // and in bfloat16
+	infinity32   = uint32(0x7f800000)
+	infinity64   = uint64(0x7ff0 << 48)
+	nan32        = uint32(0x7fc00000) // the one NaN that loops write
+	nan64        = uint64(0x7ff8 << 48)
 )
 
 // fromFloat16 widens a binary16. NaN stays some NaN.
@@ -31,9 +37,9 @@ func toFloat16(f float32) uint16 {
 	sign := uint16(bits >> 16 & 0x8000)
 	bits &= 0x7fffffff
 	switch {
-	case bits > 0x7f800000:
+	case bits > infinity32:
 		return sign | 0x7e00
-	case bits >= 0x477ff000: // 65520
+	case bits >= overFloat16:
 		return sign | 0x7c00
 	case bits >= 0x38800000: // 2^-14: normal
 		bits += 0xfff + bits>>13&1

@@ -2,6 +2,8 @@ package kernel
 
 import "gradnic/internal/cpu"
 
+const hasAssembly = true
+
 func loopsFor[A Element](tier cpu.Tier, t Type) (l loops[A]) {
 	switch l := any(&l).(type) {
 	case *loops[int32]:

@@ -1,6 +1,9 @@
 package kernel
 
-import "math"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // This file is the arithmetic in Go: the twin that the assembly must equal bit for bit, and all there is on machines
 // without it. It works on blocks: decode from the wire, fold, encode, each a tight loop, because a loop that chose
@@ -15,6 +18,9 @@ func setGo[A Element](o *Ops[A], acc []A, src []byte) int {
 }
 
 func foldGo[A Element](o *Ops[A], acc []A, src []byte) (flagged int) {
+	if o.spec == (Spec{}) {
+		return addInt32BE(any(acc).([]int32), src)
+	}
 	var in [block]A
 	for len(acc) > 0 {
 		n := min(block, len(acc))
@@ -23,6 +29,17 @@ func foldGo[A Element](o *Ops[A], acc []A, src []byte) (flagged int) {
 		acc, src = acc[n:], src[n*o.size:]
 	}
 	return flagged
+}
+
+// addInt32BE is what SwitchML spends its time in on machines without assembly: not in blocks, for speed.
+func addInt32BE(acc []int32, src []byte) (wrapped int) {
+	for i, a := range acc {
+		b := int32(binary.BigEndian.Uint32(src[4*i : 4*i+4]))
+		s := a + b
+		wrapped += int(uint32((a^s)&(b^s)) >> 31)
+		acc[i] = s
+	}
+	return wrapped
 }
 
 func putGo[A Element](o *Ops[A], dst []byte, acc []A) (flagged int) {
@@ -56,14 +73,32 @@ func foldPutGo[A Element](o *Ops[A], dst []byte, acc []A, src []byte) (flagged i
 
 // settle applies the policy to a slot's floats: it counts infinities and NaN, makes every NaN the same, and clamps.
 func settle[A Element](o *Ops[A], acc []A) (flagged int) {
-	if kindOf[A]() <= kindInt64 {
-		return 0
+	switch acc := any(acc).(type) {
+	case []float32:
+		return settle32(acc, infinity32, float32(o.bounds.slot[0]), float32(o.bounds.slot[1]))
+	case []float64:
+		return settle64(acc, float64(o.bounds.slot[0]), float64(o.bounds.slot[1]))
 	}
-	low, high := o.bounds.slot[0], o.bounds.slot[1]
-	for i, v := range acc {
-		if v-v != 0 {
+	return 0
+}
+
+// settle32 flags magnitudes whose bits are not below over, which holds for every NaN. Comparing bits is faster than
+// comparing floats, which takes a branch more for NaN.
+func settle32(vs []float32, over uint32, low, high float32) (flagged int) {
+	for i, v := range vs {
+		if math.Float32bits(v)&^(1<<31) >= over {
 			flagged++
-			acc[i] = settled(v, low, high)
+			vs[i] = settled(v, low, high)
+		}
+	}
+	return flagged
+}
+
+func settle64(vs []float64, low, high float64) (flagged int) {
+	for i, v := range vs {
+		if math.Float64bits(v)&^(1<<63) >= infinity64 {
+			flagged++
+			vs[i] = settled(v, low, high)
 		}
 	}
 	return flagged
@@ -100,8 +135,13 @@ func combine[A Element](o *Ops[A], acc, in []A) (flagged int) {
 			acc[i] = max(v, in[i])
 		}
 	case Sum:
-		if kindOf[A]() <= kindInt64 {
-			return addIntegers(o, acc, in)
+		switch acc := any(acc).(type) {
+		case []int32:
+			if o.spec.Type != Int8 { // whose sums fit: see Int8
+				return addIntegers(acc, any(in).([]int32), o.spec.Policy)
+			}
+		case []int64:
+			return addIntegers(acc, any(in).([]int64), o.spec.Policy)
 		}
 		for i, v := range acc {
 			acc[i] = v + in[i]
@@ -110,29 +150,31 @@ func combine[A Element](o *Ops[A], acc, in []A) (flagged int) {
 	return settle(o, acc)
 }
 
-func addIntegers[A Element](o *Ops[A], acc, in []A) (wrapped int) {
-	if o.spec.Type == Int8 { // fits, see Int8
-		for i, v := range acc {
-			acc[i] = v + in[i]
-		}
-		return 0
-	}
-	low, high := o.bounds.slot[0], o.bounds.slot[1]
+func addIntegers[T int32 | int64](acc, in []T, policy Policy) (wrapped int) {
+	in = in[:len(acc)]
 	for i, a := range acc {
 		b := in[i]
 		s := a + b
-		if (s < a) != (b < 0) {
+		acc[i] = s
+		if (a^s)&(b^s) < 0 { // both differ in sign from the sum
 			wrapped++
-			if o.spec.Policy == Saturate {
-				s = high
-				if b < 0 {
-					s = low
-				}
+			if policy == Saturate {
+				acc[i] = bound(b)
 			}
 		}
-		acc[i] = s
 	}
 	return wrapped
+}
+
+// bound is the largest or, for a negative v, the smallest value of its type.
+func bound[T int32 | int64](v T) T {
+	switch p := any(&v).(type) {
+	case *int32:
+		*p = math.MaxInt32 ^ *p>>31
+	case *int64:
+		*p = math.MaxInt64 ^ *p>>63
+	}
+	return v
 }
 
 // narrow applies the policy of the wire to values that will be encoded, and counts what does not fit.
@@ -140,38 +182,29 @@ func narrow[A Element](o *Ops[A], out []A) (flagged int) {
 	low, high := o.bounds.wire[0], o.bounds.wire[1]
 	switch out := any(out).(type) {
 	case []int32:
-		if o.spec.Type != Int8 {
-			return 0
-		}
-		low, high := int32(low), int32(high)
-		for i, v := range out {
-			if v != int32(int8(v)) {
-				flagged++
-				out[i] = max(low, min(high, v))
-			}
+		if o.spec.Type == Int8 {
+			return narrowInt8(out, int32(low), int32(high))
 		}
 	case []float32:
-		over := float32(math.Inf(1))
+		over := infinity32
 		switch o.spec.Type {
 		case Float16:
-			over = over16
+			over = overFloat16
 		case BFloat16:
-			over = overBF16
+			over = overBFloat16
 		}
-		low, high := float32(low), float32(high)
-		for i, v := range out {
-			if !(v < over && v > -over) {
-				flagged++
-				out[i] = settled(v, low, high)
-			}
-		}
+		return settle32(out, over, float32(low), float32(high))
 	case []float64:
-		low, high := float64(low), float64(high)
-		for i, v := range out {
-			if v-v != 0 {
-				flagged++
-				out[i] = settled(v, low, high)
-			}
+		return settle64(out, float64(low), float64(high))
+	}
+	return 0
+}
+
+func narrowInt8(vs []int32, low, high int32) (flagged int) {
+	for i, v := range vs {
+		if v != int32(int8(v)) {
+			flagged++
+			vs[i] = max(low, min(high, v))
 		}
 	}
 	return flagged

@@ -8,7 +8,15 @@ import (
 )
 
 // selected is the level of all loops, chosen once at start.
-var selected = cpu.Level()
+var selected = min(cpu.Level(), best())
+
+// best is the highest level that both this machine and this package's assembly have.
+func best() cpu.Tier {
+	if !hasAssembly {
+		return cpu.Off
+	}
+	return cpu.Machine()
+}
 
 // asked is what the environment said at start.
 var asked = os.Getenv(cpu.Environment)

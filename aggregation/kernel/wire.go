@@ -16,34 +16,34 @@ func decode[A Element](s Spec, dst []A, src []byte) {
 			}
 		case s.Order == BigEndian:
 			for i := range dst {
-				dst[i] = int32(binary.BigEndian.Uint32(src[4*i:]))
+				dst[i] = int32(binary.BigEndian.Uint32(src[4*i : 4*i+4]))
 			}
 		default:
 			for i := range dst {
-				dst[i] = int32(binary.LittleEndian.Uint32(src[4*i:]))
+				dst[i] = int32(binary.LittleEndian.Uint32(src[4*i : 4*i+4]))
 			}
 		}
 	case []int64:
 		if s.Order == BigEndian {
 			for i := range dst {
-				dst[i] = int64(binary.BigEndian.Uint64(src[8*i:]))
+				dst[i] = int64(binary.BigEndian.Uint64(src[8*i : 8*i+8]))
 			}
 			return
 		}
 		for i := range dst {
-			dst[i] = int64(binary.LittleEndian.Uint64(src[8*i:]))
+			dst[i] = int64(binary.LittleEndian.Uint64(src[8*i : 8*i+8]))
 		}
 	case []float32:
 		decodeFloat32(s, dst, src)
 	case []float64:
 		if s.Order == BigEndian {
 			for i := range dst {
-				dst[i] = math.Float64frombits(binary.BigEndian.Uint64(src[8*i:]))
+				dst[i] = math.Float64frombits(binary.BigEndian.Uint64(src[8*i : 8*i+8]))
 			}
 			return
 		}
 		for i := range dst {
-			dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:]))
+			dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(src[8*i : 8*i+8]))
 		}
 	}
 }
@@ -52,12 +52,12 @@ func decodeFloat32(s Spec, dst []float32, src []byte) {
 	if s.Type == Float32 {
 		if s.Order == BigEndian {
 			for i := range dst {
-				dst[i] = math.Float32frombits(binary.BigEndian.Uint32(src[4*i:]))
+				dst[i] = math.Float32frombits(binary.BigEndian.Uint32(src[4*i : 4*i+4]))
 			}
 			return
 		}
 		for i := range dst {
-			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i : 4*i+4]))
 		}
 		return
 	}
@@ -88,34 +88,34 @@ func encode[A Element](s Spec, dst []byte, src []A) {
 			}
 		case s.Order == BigEndian:
 			for i, v := range src {
-				binary.BigEndian.PutUint32(dst[4*i:], uint32(v))
+				binary.BigEndian.PutUint32(dst[4*i:4*i+4], uint32(v))
 			}
 		default:
 			for i, v := range src {
-				binary.LittleEndian.PutUint32(dst[4*i:], uint32(v))
+				binary.LittleEndian.PutUint32(dst[4*i:4*i+4], uint32(v))
 			}
 		}
 	case []int64:
 		if s.Order == BigEndian {
 			for i, v := range src {
-				binary.BigEndian.PutUint64(dst[8*i:], uint64(v))
+				binary.BigEndian.PutUint64(dst[8*i:8*i+8], uint64(v))
 			}
 			return
 		}
 		for i, v := range src {
-			binary.LittleEndian.PutUint64(dst[8*i:], uint64(v))
+			binary.LittleEndian.PutUint64(dst[8*i:8*i+8], uint64(v))
 		}
 	case []float32:
 		encodeFloat32(s, dst, src)
 	case []float64:
 		if s.Order == BigEndian {
 			for i, v := range src {
-				binary.BigEndian.PutUint64(dst[8*i:], math.Float64bits(v))
+				binary.BigEndian.PutUint64(dst[8*i:8*i+8], math.Float64bits(v))
 			}
 			return
 		}
 		for i, v := range src {
-			binary.LittleEndian.PutUint64(dst[8*i:], math.Float64bits(v))
+			binary.LittleEndian.PutUint64(dst[8*i:8*i+8], math.Float64bits(v))
 		}
 	}
 }
@@ -124,12 +124,12 @@ func encodeFloat32(s Spec, dst []byte, src []float32) {
 	if s.Type == Float32 {
 		if s.Order == BigEndian {
 			for i, v := range src {
-				binary.BigEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+				binary.BigEndian.PutUint32(dst[4*i:4*i+4], math.Float32bits(v))
 			}
 			return
 		}
 		for i, v := range src {
-			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+			binary.LittleEndian.PutUint32(dst[4*i:4*i+4], math.Float32bits(v))
 		}
 		return
 	}

@@ -1,0 +1,3 @@
+.PHONY: bench-kernels
+bench-kernels: ## loops over elements against copy: build/bench/kernels.json and a table
+	$(GO) run ./bench/kernels
