@@ -91,7 +91,7 @@ func newRunCmd() *cobra.Command {
 	f.BoolVar(&o.NIC.HugePages, "huge-pages", false, "take the frames' memory from huge pages")
 	f.Uint64Var(&o.NIC.Seed, "seed", 0, "where the random numbers of impairments start")
 	f.StringVar(&o.API, "api", control.DefaultAddress(), "where the API answers: path of a Unix socket, or tcp://HOST:PORT (nobody is asked who they are there)")
-	f.StringVar(&o.SwitchML, "switchml", "", "answer as the SwitchML controller on HOST or HOST:PORT (port 50099 without one); off unless given")
+	f.StringVar(&o.SwitchML, "switchml", "", "answer as the SwitchML controller on HOST, HOST:PORT (port 50099 without one) or unix:PATH; off unless given")
 	f.IntVar(&o.SwitchMLSlots, "switchml-slots", 0, "slots of a SwitchML session (default 8192)")
 	f.DurationVar(&o.StopTimeout, "stop-timeout", daemon.DefaultStopTimeout, "how long stopping may take")
 	f.StringVar(&logFormat, "log", "text", "form of the log on standard error: text or json")

@@ -33,7 +33,8 @@ type Options struct {
 	// API is where the API answers, as control.SplitAddress takes it; empty: nowhere.
 	API string
 	// SwitchML is HOST:PORT of the SwitchML controller; without a port
-	// switchml.DefaultPort; empty: off.
+	// switchml.DefaultPort; unix:PATH for workers on this machine that have no
+	// network to it; empty: off.
 	SwitchML string
 	// SwitchMLSlots is the pool of a SwitchML session; 0: switchml.DefaultSlots.
 	SwitchMLSlots int
@@ -71,7 +72,7 @@ func (s Status) Line() string {
 		fmt.Fprintf(&b, " api=%s:%s", s.API.Network(), s.API)
 	}
 	if s.SwitchML != nil {
-		fmt.Fprintf(&b, " switchml=%s", s.SwitchML)
+		fmt.Fprintf(&b, " switchml=%s:%s", s.SwitchML.Network(), s.SwitchML)
 	}
 	return b.String()
 }
@@ -185,16 +186,23 @@ func openDoors(ctx context.Context, nic *dataplane.NIC, o Options) (_ *doors, er
 		if err != nil {
 			return nil, err
 		}
-		address, err := switchMLAddress(o.SwitchML)
-		if err != nil {
-			return nil, err
-		}
-		var lc net.ListenConfig
-		if d.switchmlListener, err = lc.Listen(ctx, "tcp", address); err != nil {
+		if d.switchmlListener, err = listenSwitchML(ctx, o.SwitchML); err != nil {
 			return nil, fmt.Errorf("SwitchML controller: %w", err)
 		}
 	}
 	return d, nil
+}
+
+func listenSwitchML(ctx context.Context, address string) (net.Listener, error) {
+	if strings.HasPrefix(address, "unix:") {
+		return control.Listen(ctx, address)
+	}
+	address, err := switchMLAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	var lc net.ListenConfig
+	return lc.Listen(ctx, "tcp", address)
 }
 
 // switchMLAddress adds the port that clients expect where none is given.
@@ -203,11 +211,11 @@ func switchMLAddress(s string) (string, error) {
 	if err != nil {
 		host, port = strings.Trim(s, "[]"), strconv.Itoa(switchml.DefaultPort)
 		if strings.ContainsAny(host, "/ ") || strings.Count(host, ":") == 1 {
-			return "", fmt.Errorf("SwitchML controller: address %q: write HOST or HOST:PORT", s)
+			return "", fmt.Errorf("address %q: write HOST, HOST:PORT or unix:PATH", s)
 		}
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return "", fmt.Errorf("SwitchML controller: address %q: the port is not a number from 0 to 65535", s)
+		return "", fmt.Errorf("address %q: the port is not a number from 0 to 65535", s)
 	}
 	return net.JoinHostPort(host, port), nil
 }

@@ -55,7 +55,7 @@ func TestRunFromReadyToStop(t *testing.T) {
 	o := options(t)
 	s, stop := start(t, o)
 	line := s.Line()
-	for _, want := range []string{"ready ip=10.50.0.254 mac=02:67:0a:32:00:fe lanes=1 port=mem0:mem", " api=unix:" + o.API, " switchml=127.0.0.1:"} {
+	for _, want := range []string{"ready ip=10.50.0.254 mac=02:67:0a:32:00:fe lanes=1 port=mem0:mem", " api=unix:" + o.API, " switchml=tcp:127.0.0.1:"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("line %q has no %q", line, want)
 		}
@@ -98,6 +98,25 @@ func TestSwitchMLIsOffByDefault(t *testing.T) {
 	s, stop := start(t, o)
 	if s.SwitchML != nil || strings.Contains(s.Line(), "switchml") {
 		t.Errorf("it answers on %v", s.SwitchML)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Workers in a namespace without a network to the controller reach it through the file system.
+func TestSwitchMLOnUnixSocket(t *testing.T) {
+	o := options(t)
+	path := filepath.Join(t.TempDir(), "switchml.sock")
+	o.SwitchML = "unix:" + path
+	s, stop := start(t, o)
+	if !strings.HasSuffix(s.Line(), " switchml=unix:"+path) {
+		t.Errorf("line %q", s.Line())
+	}
+	if conn, err := net.Dial("unix", path); err != nil {
+		t.Error(err)
+	} else {
+		conn.Close()
 	}
 	if err := stop(); err != nil {
 		t.Error(err)

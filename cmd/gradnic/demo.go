@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"gradnic/internal/demo"
+)
+
+func newDemoCmd() *cobra.Command {
+	var (
+		o         demo.Options
+		transport string
+		asJSON    bool
+		verbose   bool
+	)
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Sum real gradients in the network, end to end, and check every element",
+		Long: "demo runs a NIC, its SwitchML controller and workers that sum the gradients of a small\n" +
+			"language model through it. As root the NIC runs on AF_XDP and every worker in a network\n" +
+			"namespace of its own; all of it is removed at the end, also on Ctrl-C. Without root the same\n" +
+			"runs over memory inside the process.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.Transport, err = demo.ParseTransport(transport); err != nil {
+				return usageErrorf("--transport: %w", err)
+			}
+			o.Root = os.Geteuid() == 0
+			if verbose {
+				o.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			}
+			if err := o.Check(); err != nil {
+				return usageErrorf("%w", err)
+			}
+			report, err := demo.Run(cmd.Context(), o)
+			if report == nil {
+				return err
+			}
+			if asJSON {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				return errors.Join(err, e.Encode(report))
+			}
+			return errors.Join(err, report.Table(cmd.OutOrStdout()))
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Workers, "workers", 8, "workers, 1 to 32; there are gradients of 8, further workers have them again")
+	f.IntVar(&o.Elements, "elements", 256, "elements a packet: 64 or 256")
+	f.StringVar(&transport, "transport", "auto", "xdp (needs root), mem, or auto: xdp as root, else mem")
+	f.StringVar(&o.Mode, "mode", "auto", "where the XDP program is attached: native, generic, or auto")
+	f.IntVar(&o.Iterations, "iters", 5, "all-reduces to time, after one to warm up")
+	f.Float64Var(&o.Loss, "loss", 0, "probability, up to 0.5, that a port loses a frame, in each direction, after the warm-up")
+	f.BoolVarP(&asJSON, "json", "j", false, "print one JSON document (docs/json.md)")
+	f.BoolVarP(&verbose, "verbose", "v", false, "report on standard error what the NIC and the controller do")
+	return cmd
+}
