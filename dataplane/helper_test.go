@@ -115,8 +115,13 @@ func waitFor(t testing.TB, n *NIC, ok func(*Snapshot) bool) Snapshot {
 	}
 }
 
+// check has the lanes publish what they have counted (a frame can be received from a port before the round that sent
+// it has ended) and verifies the promises.
 func check(t testing.TB, n *NIC) Snapshot {
 	t.Helper()
+	n.mu.Lock()
+	n.onLanes((*lane).publish)
+	n.mu.Unlock()
 	s := n.Snapshot()
 	if err := s.Check(); err != nil {
 		t.Fatal(err)

@@ -19,13 +19,14 @@ const publishEvery = 16
 // sleeping flag and what is published belong to the lane's goroutine (or, before Start and after the lane's end, to
 // whoever holds the NIC's lock).
 type lane struct {
-	id    int
-	cpu   int // -1: not pinned
-	cfg   *Config
-	log   *slog.Logger
-	area  []byte
-	chunk uint64 // bytes of a chunk
-	share uint64 // bytes of a lane's chunks: the home of address a is lane a/share
+	id     int
+	cpu    int // -1: not pinned
+	cfg    *Config
+	log    *slog.Logger
+	area   []byte
+	chunk  uint64 // bytes of a chunk
+	share  uint64 // bytes of a lane's chunks: the home of address a is lane a/share
+	chunks int    // a lane's chunks
 
 	free   []uint64 // stack of own free chunks
 	queues []laneQueue

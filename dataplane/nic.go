@@ -174,6 +174,7 @@ func (n *NIC) handoffSize() int { return n.cfg.FramesPerQueue }
 // deal gives a lane its chunks, its queues (queue q of each port to lane q mod lanes) and its rings.
 func (n *NIC) deal(l *lane, perLane int) {
 	l.area = n.umem.Bytes()
+	l.chunks = perLane
 	l.share = uint64(perLane) * l.chunk
 	base := uint64(l.id) * l.share
 	l.free = make([]uint64, 0, perLane)

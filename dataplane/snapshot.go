@@ -207,7 +207,7 @@ func (n *NIC) snapshot() Snapshot {
 				ls.Frames.Handoff += uint64(l.peers[i].frames.len() + l.peers[i].home.len())
 			}
 		}
-		ls.Frames.Total = uint64(cap(l.free))
+		ls.Frames.Total = uint64(l.chunks)
 		s.Frames.Total += ls.Frames.Total
 		s.Lanes = append(s.Lanes, ls)
 	}

@@ -47,12 +47,13 @@ func (l *lane) idle() {
 // everything that poll does not see, sleep. Who posts something does the reverse: post, then look at the flag.
 // Go's atomics are sequentially consistent, so one of the two sees the other.
 func (l *lane) sleep() {
+	l.lane[lSleeps]++
+	l.publish()
 	l.sleeping.Store(true)
 	if l.mail.pending.Load() || l.inbound() || l.queuePending() {
 		l.sleeping.Store(false)
 		return
 	}
-	l.lane[lSleeps]++
 	timeout := -1
 	if l.held > 0 {
 		timeout = int(heldPoll / time.Millisecond)
@@ -78,7 +79,6 @@ func (l *lane) sleep() {
 	}
 	l.updateNow()
 	l.lastWork = l.now
-	l.dirty = true // the sleep was counted
 }
 
 func (l *lane) queuePending() bool {
