@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/klauspost/compress/huff0"
+	"gradnic/codec/kernel"
 )
 
 const (
@@ -40,6 +41,7 @@ type losslessScratch struct {
 func newLosslessScratch() *losslessScratch {
 	s := new(losslessScratch)
 	s.huff.Reuse = huff0.ReusePolicyNone
+	s.huff.WantLogLess = 5 // a plane that shrinks by less than 1/32 goes raw: faster at both ends
 	s.huff.Out = make([]byte, 0, losslessChunk+losslessChunk/2)
 	s.unhuff.Out = make([]byte, 0, 1)
 	return s
@@ -64,7 +66,7 @@ func (losslessCodec) Encode(dst []byte, src []float32, st *State) (int, error) {
 	n := 0
 	for len(src) > 0 {
 		k := min(losslessChunk, len(src))
-		putFloats(s.raw[:], src[:k])
+		kernel.PutFloats(s.raw[:4*k], src[:k])
 		n += s.encodeChunk(dst[n:], s.raw[:4*k], 4)
 		src = src[k:]
 	}
@@ -82,7 +84,7 @@ func (losslessCodec) Decode(dst []float32, src []byte, st *State) error {
 		if err != nil {
 			return err
 		}
-		getFloats(dst[:k], s.raw[:])
+		kernel.GetFloats(dst[:k], s.raw[:4*k])
 		dst, src = dst[k:], src[used:]
 	}
 	if len(src) != 0 {

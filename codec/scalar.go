@@ -12,7 +12,7 @@ type noneCodec struct{}
 
 func (noneCodec) Info() Info {
 	return Info{Name: "none", ID: IDNone, Bits: 32, Block: 1, Fixed: true, Lossless: true,
-		Bound: "0", NonFinite: "kept bit for bit", Source: "IEEE 754 binary32, little-endian"}
+		Bound: "0", Vector: true, NonFinite: "kept bit for bit", Source: "IEEE 754 binary32, little-endian"}
 }
 
 func (noneCodec) MaxEncoded(n int) int { return 4 * n }
@@ -21,7 +21,7 @@ func (noneCodec) Encode(dst []byte, src []float32, _ *State) (int, error) {
 	if len(dst) < 4*len(src) {
 		return 0, ErrBuffer
 	}
-	putFloats(dst, src)
+	kernel.PutFloats(dst[:4*len(src)], src)
 	return 4 * len(src), nil
 }
 
@@ -29,25 +29,11 @@ func (noneCodec) Decode(dst []float32, src []byte, _ *State) error {
 	if len(src) != 4*len(dst) {
 		return errLength
 	}
-	getFloats(dst, src)
+	kernel.GetFloats(dst, src)
 	return nil
 }
 
 func (noneCodec) Bound(dst []float64, _ []float32) { clear(dst) }
-
-func putFloats(dst []byte, src []float32) {
-	dst = dst[:4*len(src)]
-	for i, v := range src {
-		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
-	}
-}
-
-func getFloats(dst []float32, src []byte) {
-	src = src[:4*len(dst)]
-	for i := range dst {
-		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
-	}
-}
 
 // halfCodec is binary16 or bfloat16, little-endian.
 type halfCodec struct{ bf bool }

@@ -26,13 +26,22 @@ type THC struct {
 	T float32
 	// Values is the table: 16 ascending integers from 0 to Granularity.
 	Values [16]uint8
+
+	table kernel.Table
 }
 
-// The tables for 16 levels and a share of 1/32 outside of [-T, T].
+// thcLimit is T for 16 levels and a share of 1/32 outside of [-T, T].
+const thcLimit = 2.1538746940614564
+
+// The tables are never written after this.
 var (
-	thc30 = THC{Granularity: 30, T: 2.1538746940614564, Values: [16]uint8{0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30}}
-	thc16 = THC{Granularity: 16, T: 2.1538746940614564, Values: [16]uint8{0, 2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13, 14, 16}}
+	thc30 = makeTHC([16]uint8{0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30})
+	thc16 = makeTHC([16]uint8{0, 2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13, 14, 16})
 )
+
+func makeTHC(values [16]uint8) THC {
+	return THC{Granularity: int(values[15]), T: thcLimit, Values: values, table: kernel.NewTable(values, thcLimit)}
+}
 
 // NewTHC returns the table for a granularity of 30 (up to 8 workers in 8-bit
 // sums) or 16 (up to 15 workers).
@@ -79,46 +88,15 @@ func (t *THC) Encode(dst []byte, src []float32, norm float32, st *State) {
 	}
 	signs, round := st.stream(purposeSigns), st.stream(purposeRounding)
 	scale := float32(math.Sqrt(float64(padded)) / float64(norm))
-	// The position of a value between -T and T in units of the table.
-	unit := float32(t.Granularity) / (2 * t.T)
-	var below [64]uint8 // the last index whose value is at most the position
-	for p := range below {
-		for i, v := range t.Values {
-			if int(v) <= p {
-				below[p] = uint8(i)
-			}
-		}
-	}
 	var x [kernel.HadamardBlock]float32
-	var r [kernel.HadamardBlock]uint32
 	for b := 0; b < padded; b += kernel.HadamardBlock {
-		clear(x[copy(x[:], src[min(b, len(src)):]):])
+		clear(x[copy(x[:], src[b:]):])
 		signs.Base = uint32(b / 128)
 		kernel.FlipSigns(x[:], &signs)
 		kernel.Hadamard(x[:])
 		round.Base = uint32(b / 4)
-		round.Fill(r[:])
-		out := dst[b/2 : (b+kernel.HadamardBlock)/2]
-		for i := range out {
-			out[i] = t.index(x[2*i]*scale, unit, r[2*i], &below) |
-				t.index(x[2*i+1]*scale, unit, r[2*i+1], &below)<<4
-		}
+		kernel.RoundTable(dst[b/2:(b+kernel.HadamardBlock)/2], x[:], scale, &t.table, &round)
 	}
-}
-
-// index rounds y to one of its two neighbours in the table, so that the mean is
-// y: up when the upper 24 bits of r are below the fraction of the way.
-func (t *THC) index(y, unit float32, r uint32, below *[64]uint8) byte {
-	p := float32(max(min(y, t.T), -t.T)+t.T) * unit
-	i := below[int(p)&63]
-	if int(i) >= len(t.Values)-1 {
-		return byte(len(t.Values) - 1)
-	}
-	lo, hi := float32(t.Values[i]), float32(t.Values[i+1])
-	if float32(r>>8)*0x1p-24*(hi-lo) < p-lo {
-		i++
-	}
-	return i
 }
 
 // Add looks the indices up and adds the values to acc, which has one byte a
@@ -126,13 +104,7 @@ func (t *THC) index(y, unit float32, r uint32, below *[64]uint8) byte {
 // aggregator's part. The caller keeps the number of messages added at or below
 // MaxWorkers, so that no byte wraps.
 func (t *THC) Add(acc []uint8, indices []byte) {
-	if len(acc) != 2*len(indices) {
-		panic("codec: THC.Add: acc is not one byte an element")
-	}
-	for i, b := range indices {
-		acc[2*i] += t.Values[b&15]
-		acc[2*i+1] += t.Values[b>>4]
-	}
+	kernel.AddTable(acc, indices, &t.table)
 }
 
 // MaxWorkers is the number of messages that fit an 8-bit sum.
@@ -161,9 +133,7 @@ func (t *THC) DecodeSum(dst []float32, acc []uint8, workers int, norm float32, s
 
 // restore turns one block of sums back, up to the signs.
 func (t *THC) restore(x *[kernel.HadamardBlock]float32, acc []uint8, step, offset, scale float32) {
-	for i, s := range acc {
-		x[i] = float32(float32(float32(s)*step)-offset) * scale
-	}
+	kernel.AffineUint8(x[:], acc, step, offset, scale)
 	kernel.Hadamard(x[:])
 }
 

@@ -158,3 +158,21 @@ func hadamardFast(x []float32) bool {
 	hadamardAVX2(&x[0])
 	return true
 }
+
+func roundTableFast(dst []byte, src []float32, scale float32, k *Table, r *Philox) int {
+	s := r.state()
+	limits := [3]float32{k.t, -k.t, k.unit}
+	return roundTableAVX2(dst, src, scale, &limits, &k.below, &k.value, &k.next, &s)
+}
+
+func addTableFast(acc, indices []byte, k *Table) int {
+	return addTableAVX2(acc, indices, &k.value)
+}
+
+func affineUint8Fast(dst []float32, src []byte, step, offset, scale float32) int {
+	return affineUint8AVX2(dst, src, step, offset, scale)
+}
+
+func putFloatsFast(dst []byte, src []float32) int { return putFloatsAVX2(dst, src) }
+
+func getFloatsFast(dst []float32, src []byte) int { return getFloatsAVX2(dst, src) }

@@ -132,3 +132,18 @@ func flipSignsAVX2(x *float32, bits *[4]uint32)
 
 //go:noescape
 func hadamardAVX2(x *float32)
+
+//go:noescape
+func putFloatsAVX2(dst []byte, src []float32) int
+
+//go:noescape
+func getFloatsAVX2(dst []float32, src []byte) int
+
+//go:noescape
+func roundTableAVX2(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value *[16]uint8, next *[16]uint8, state *[6]uint32) int
+
+//go:noescape
+func addTableAVX2(acc []byte, indices []byte, value *[16]uint8) int
+
+//go:noescape
+func affineUint8AVX2(dst []float32, src []byte, step float32, offset float32, scale float32) int

@@ -5203,3 +5203,564 @@ far:
 	JNZ     far
 	VZEROUPPER
 	RET
+
+// func putFloatsAVX2(dst []byte, src []float32) int
+// Requires: AVX
+TEXT ·putFloatsAVX2(SB), NOSPLIT, $0-56
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ src_len+32(FP), DX
+	XORQ BX, BX
+
+loop:
+	CMPQ    DX, $0x00000020
+	JLT     end
+	VMOVUPS (CX), Y0
+	VMOVUPS 32(CX), Y1
+	VMOVUPS 64(CX), Y2
+	VMOVUPS 96(CX), Y3
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000020, BX
+	SUBQ    $0x00000020, DX
+	JMP     loop
+
+end:
+	VZEROUPPER
+	MOVQ BX, ret+48(FP)
+	RET
+
+// func getFloatsAVX2(dst []float32, src []byte) int
+// Requires: AVX
+TEXT ·getFloatsAVX2(SB), NOSPLIT, $0-56
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ dst_len+8(FP), DX
+	XORQ BX, BX
+
+loop:
+	CMPQ    DX, $0x00000020
+	JLT     end
+	VMOVUPS (CX), Y0
+	VMOVUPS 32(CX), Y1
+	VMOVUPS 64(CX), Y2
+	VMOVUPS 96(CX), Y3
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000020, BX
+	SUBQ    $0x00000020, DX
+	JMP     loop
+
+end:
+	VZEROUPPER
+	MOVQ BX, ret+48(FP)
+	RET
+
+// func roundTableAVX2(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value *[16]uint8, next *[16]uint8, state *[6]uint32) int
+// Requires: AVX, AVX2, SSE
+TEXT ·roundTableAVX2(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	MOVQ         src_len+32(FP), DX
+	MOVQ         limits+56(FP), BX
+	MOVQ         below+64(FP), SI
+	MOVQ         value+72(FP), DI
+	MOVQ         next+80(FP), R8
+	MOVQ         state+88(FP), R9
+	VPBROADCASTD 8(R9), Y0
+	VPADDD       counterStep<>+0(SB), Y0, Y0
+	MOVSS        scale+48(FP), X1
+	VMOVD        X1, R10
+	XORQ         R11, R11
+
+loop:
+	CMPQ           DX, $0x00000020
+	JLT            end
+	VMOVDQA        Y0, Y1
+	VPBROADCASTD   12(R9), Y2
+	VPBROADCASTD   16(R9), Y3
+	VPBROADCASTD   20(R9), Y4
+	VPBROADCASTD   (R9), Y5
+	VPBROADCASTD   4(R9), Y6
+	VPSRLQ         $0x20, Y1, Y7
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y7
+	VPSLLQ         $0x20, Y7, Y8
+	VPBLENDD       $0xaa, Y8, Y1, Y8
+	VPSRLQ         $0x20, Y1, Y1
+	VPBLENDD       $0xaa, Y7, Y1, Y1
+	VPSRLQ         $0x20, Y3, Y7
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y7, Y7
+	VPSLLQ         $0x20, Y7, Y9
+	VPBLENDD       $0xaa, Y9, Y3, Y9
+	VPSRLQ         $0x20, Y3, Y3
+	VPBLENDD       $0xaa, Y7, Y3, Y3
+	VPXOR          Y2, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPXOR          Y4, Y1, Y1
+	VPXOR          Y6, Y1, Y1
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y4
+	VPBLENDD       $0xaa, Y4, Y3, Y4
+	VPSRLQ         $0x20, Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPSRLQ         $0x20, Y1, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y7, Y1, Y7
+	VPSRLQ         $0x20, Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPXOR          Y9, Y1, Y1
+	VPXOR          Y5, Y1, Y1
+	VPXOR          Y8, Y3, Y3
+	VPXOR          Y6, Y3, Y3
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y1, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y8
+	VPBLENDD       $0xaa, Y8, Y1, Y8
+	VPSRLQ         $0x20, Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPSRLQ         $0x20, Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y9
+	VPBLENDD       $0xaa, Y9, Y3, Y9
+	VPSRLQ         $0x20, Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPXOR          Y7, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPXOR          Y4, Y1, Y1
+	VPXOR          Y6, Y1, Y1
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y4
+	VPBLENDD       $0xaa, Y4, Y3, Y4
+	VPSRLQ         $0x20, Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPSRLQ         $0x20, Y1, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y7, Y1, Y7
+	VPSRLQ         $0x20, Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPXOR          Y9, Y1, Y1
+	VPXOR          Y5, Y1, Y1
+	VPXOR          Y8, Y3, Y3
+	VPXOR          Y6, Y3, Y3
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y1, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y8
+	VPBLENDD       $0xaa, Y8, Y1, Y8
+	VPSRLQ         $0x20, Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPSRLQ         $0x20, Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y9
+	VPBLENDD       $0xaa, Y9, Y3, Y9
+	VPSRLQ         $0x20, Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPXOR          Y7, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPXOR          Y4, Y1, Y1
+	VPXOR          Y6, Y1, Y1
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y4
+	VPBLENDD       $0xaa, Y4, Y3, Y4
+	VPSRLQ         $0x20, Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPSRLQ         $0x20, Y1, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y7, Y1, Y7
+	VPSRLQ         $0x20, Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPXOR          Y9, Y1, Y1
+	VPXOR          Y5, Y1, Y1
+	VPXOR          Y8, Y3, Y3
+	VPXOR          Y6, Y3, Y3
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y1, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y8
+	VPBLENDD       $0xaa, Y8, Y1, Y8
+	VPSRLQ         $0x20, Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPSRLQ         $0x20, Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y9
+	VPBLENDD       $0xaa, Y9, Y3, Y9
+	VPSRLQ         $0x20, Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPXOR          Y7, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPXOR          Y4, Y1, Y1
+	VPXOR          Y6, Y1, Y1
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y4
+	VPBLENDD       $0xaa, Y4, Y3, Y4
+	VPSRLQ         $0x20, Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPSRLQ         $0x20, Y1, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y7, Y1, Y7
+	VPSRLQ         $0x20, Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPXOR          Y9, Y1, Y1
+	VPXOR          Y5, Y1, Y1
+	VPXOR          Y8, Y3, Y3
+	VPXOR          Y6, Y3, Y3
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y1, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y8
+	VPBLENDD       $0xaa, Y8, Y1, Y8
+	VPSRLQ         $0x20, Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPSRLQ         $0x20, Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y9
+	VPBLENDD       $0xaa, Y9, Y3, Y9
+	VPSRLQ         $0x20, Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPXOR          Y7, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPXOR          Y4, Y1, Y1
+	VPXOR          Y6, Y1, Y1
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y4
+	VPBLENDD       $0xaa, Y4, Y3, Y4
+	VPSRLQ         $0x20, Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPSRLQ         $0x20, Y1, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VPSLLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y7, Y1, Y7
+	VPSRLQ         $0x20, Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPXOR          Y9, Y1, Y1
+	VPXOR          Y5, Y1, Y1
+	VPXOR          Y8, Y3, Y3
+	VPXOR          Y6, Y3, Y3
+	VPADDD         all00000008<>+0(SB), Y0, Y0
+	VPUNPCKLDQ     Y7, Y1, Y2
+	VPUNPCKLDQ     Y4, Y3, Y5
+	VPUNPCKHDQ     Y7, Y1, Y1
+	VPUNPCKHDQ     Y4, Y3, Y3
+	VPUNPCKLQDQ    Y5, Y2, Y4
+	VPUNPCKHQDQ    Y5, Y2, Y2
+	VPUNPCKLQDQ    Y3, Y1, Y5
+	VPUNPCKHQDQ    Y3, Y1, Y1
+	VPERM2I128     $0x20, Y2, Y4, Y3
+	VPERM2I128     $0x20, Y1, Y5, Y6
+	VPERM2I128     $0x31, Y2, Y4, Y2
+	VPERM2I128     $0x31, Y1, Y5, Y1
+	VMOVD          R10, X4
+	VPBROADCASTD   X4, Y5
+	VMULPS         (CX), Y5, Y5
+	VBROADCASTSS   (BX), Y4
+	VMINPS         Y4, Y5, Y5
+	VBROADCASTSS   4(BX), Y9
+	VMAXPS         Y9, Y5, Y5
+	VADDPS         Y4, Y5, Y5
+	VBROADCASTSS   8(BX), Y9
+	VMULPS         Y9, Y5, Y5
+	VCVTTPS2DQ     Y5, Y4
+	VBROADCASTI128 (SI), Y7
+	VPSHUFB        Y4, Y7, Y7
+	VBROADCASTI128 16(SI), Y8
+	VPSHUFB        Y4, Y8, Y8
+	VPCMPGTD       all0000000f<>+0(SB), Y4, Y9
+	VBLENDVPS      Y9, Y8, Y7, Y4
+	VPAND          all000000ff<>+0(SB), Y4, Y4
+	VBROADCASTI128 (DI), Y7
+	VPSHUFB        Y4, Y7, Y7
+	VPAND          all000000ff<>+0(SB), Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTI128 (R8), Y8
+	VPSHUFB        Y4, Y8, Y8
+	VPAND          all000000ff<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VSUBPS         Y7, Y8, Y8
+	VSUBPS         Y7, Y5, Y5
+	VPSRLD         $0x08, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         all33800000<>+0(SB), Y3, Y3
+	VMULPS         Y8, Y3, Y3
+	VCMPPS         $0x01, Y5, Y3, Y3
+	VPSUBD         Y3, Y4, Y4
+	VMOVD          R10, X3
+	VPBROADCASTD   X3, Y5
+	VMULPS         32(CX), Y5, Y5
+	VBROADCASTSS   (BX), Y3
+	VMINPS         Y3, Y5, Y5
+	VBROADCASTSS   4(BX), Y9
+	VMAXPS         Y9, Y5, Y5
+	VADDPS         Y3, Y5, Y5
+	VBROADCASTSS   8(BX), Y9
+	VMULPS         Y9, Y5, Y5
+	VCVTTPS2DQ     Y5, Y3
+	VBROADCASTI128 (SI), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VBROADCASTI128 16(SI), Y8
+	VPSHUFB        Y3, Y8, Y8
+	VPCMPGTD       all0000000f<>+0(SB), Y3, Y9
+	VBLENDVPS      Y9, Y8, Y7, Y3
+	VPAND          all000000ff<>+0(SB), Y3, Y3
+	VBROADCASTI128 (DI), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPAND          all000000ff<>+0(SB), Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTI128 (R8), Y8
+	VPSHUFB        Y3, Y8, Y8
+	VPAND          all000000ff<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VSUBPS         Y7, Y8, Y8
+	VSUBPS         Y7, Y5, Y5
+	VPSRLD         $0x08, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         all33800000<>+0(SB), Y6, Y6
+	VMULPS         Y8, Y6, Y6
+	VCMPPS         $0x01, Y5, Y6, Y6
+	VPSUBD         Y6, Y3, Y3
+	VMOVD          R10, X5
+	VPBROADCASTD   X5, Y6
+	VMULPS         64(CX), Y6, Y6
+	VBROADCASTSS   (BX), Y5
+	VMINPS         Y5, Y6, Y6
+	VBROADCASTSS   4(BX), Y9
+	VMAXPS         Y9, Y6, Y6
+	VADDPS         Y5, Y6, Y6
+	VBROADCASTSS   8(BX), Y9
+	VMULPS         Y9, Y6, Y6
+	VCVTTPS2DQ     Y6, Y5
+	VBROADCASTI128 (SI), Y7
+	VPSHUFB        Y5, Y7, Y7
+	VBROADCASTI128 16(SI), Y8
+	VPSHUFB        Y5, Y8, Y8
+	VPCMPGTD       all0000000f<>+0(SB), Y5, Y9
+	VBLENDVPS      Y9, Y8, Y7, Y5
+	VPAND          all000000ff<>+0(SB), Y5, Y5
+	VBROADCASTI128 (DI), Y7
+	VPSHUFB        Y5, Y7, Y7
+	VPAND          all000000ff<>+0(SB), Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTI128 (R8), Y8
+	VPSHUFB        Y5, Y8, Y8
+	VPAND          all000000ff<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VSUBPS         Y7, Y8, Y8
+	VSUBPS         Y7, Y6, Y6
+	VPSRLD         $0x08, Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         all33800000<>+0(SB), Y2, Y2
+	VMULPS         Y8, Y2, Y2
+	VCMPPS         $0x01, Y6, Y2, Y2
+	VPSUBD         Y2, Y5, Y5
+	VMOVD          R10, X2
+	VPBROADCASTD   X2, Y6
+	VMULPS         96(CX), Y6, Y6
+	VBROADCASTSS   (BX), Y2
+	VMINPS         Y2, Y6, Y6
+	VBROADCASTSS   4(BX), Y9
+	VMAXPS         Y9, Y6, Y6
+	VADDPS         Y2, Y6, Y6
+	VBROADCASTSS   8(BX), Y9
+	VMULPS         Y9, Y6, Y6
+	VCVTTPS2DQ     Y6, Y2
+	VBROADCASTI128 (SI), Y7
+	VPSHUFB        Y2, Y7, Y7
+	VBROADCASTI128 16(SI), Y8
+	VPSHUFB        Y2, Y8, Y8
+	VPCMPGTD       all0000000f<>+0(SB), Y2, Y9
+	VBLENDVPS      Y9, Y8, Y7, Y2
+	VPAND          all000000ff<>+0(SB), Y2, Y2
+	VBROADCASTI128 (DI), Y7
+	VPSHUFB        Y2, Y7, Y7
+	VPAND          all000000ff<>+0(SB), Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTI128 (R8), Y8
+	VPSHUFB        Y2, Y8, Y8
+	VPAND          all000000ff<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VSUBPS         Y7, Y8, Y8
+	VSUBPS         Y7, Y6, Y6
+	VPSRLD         $0x08, Y1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         all33800000<>+0(SB), Y1, Y1
+	VMULPS         Y8, Y1, Y1
+	VCMPPS         $0x01, Y6, Y1, Y1
+	VPSUBD         Y1, Y2, Y2
+	VMOVUPS        laneOrder<>+0(SB), Y1
+	VPACKUSDW      Y3, Y4, Y4
+	VPACKUSDW      Y2, Y5, Y5
+	VPACKUSWB      Y5, Y4, Y4
+	VPERMD         Y4, Y1, Y4
+	VPMADDUBSW     nibbleMerge<>+0(SB), Y4, Y4
+	VPACKUSWB      Y4, Y4, Y4
+	VPERMQ         $0x08, Y4, Y4
+	VMOVDQU        X4, (AX)
+	ADDQ           $0x00000080, CX
+	ADDQ           $0x00000010, AX
+	ADDQ           $0x00000020, R11
+	SUBQ           $0x00000020, DX
+	JMP            loop
+
+end:
+	VZEROUPPER
+	MOVQ R11, ret+96(FP)
+	RET
+
+DATA all000000ff<>+0(SB)/4, $0x000000ff
+DATA all000000ff<>+4(SB)/4, $0x000000ff
+DATA all000000ff<>+8(SB)/4, $0x000000ff
+DATA all000000ff<>+12(SB)/4, $0x000000ff
+DATA all000000ff<>+16(SB)/4, $0x000000ff
+DATA all000000ff<>+20(SB)/4, $0x000000ff
+DATA all000000ff<>+24(SB)/4, $0x000000ff
+DATA all000000ff<>+28(SB)/4, $0x000000ff
+GLOBL all000000ff<>(SB), RODATA|NOPTR, $32
+
+DATA all33800000<>+0(SB)/4, $0x33800000
+DATA all33800000<>+4(SB)/4, $0x33800000
+DATA all33800000<>+8(SB)/4, $0x33800000
+DATA all33800000<>+12(SB)/4, $0x33800000
+DATA all33800000<>+16(SB)/4, $0x33800000
+DATA all33800000<>+20(SB)/4, $0x33800000
+DATA all33800000<>+24(SB)/4, $0x33800000
+DATA all33800000<>+28(SB)/4, $0x33800000
+GLOBL all33800000<>(SB), RODATA|NOPTR, $32
+
+// func addTableAVX2(acc []byte, indices []byte, value *[16]uint8) int
+// Requires: AVX, AVX2
+TEXT ·addTableAVX2(SB), NOSPLIT, $0-64
+	MOVQ           acc_base+0(FP), AX
+	MOVQ           indices_base+24(FP), CX
+	MOVQ           indices_len+32(FP), DX
+	MOVQ           value+48(FP), BX
+	VBROADCASTI128 (BX), Y0
+	XORQ           BX, BX
+
+loop:
+	CMPQ       DX, $0x00000020
+	JLT        end
+	VMOVDQU    (CX), Y1
+	VPSRLW     $0x04, Y1, Y2
+	VPAND      all0f0f0f0f<>+0(SB), Y1, Y1
+	VPAND      all0f0f0f0f<>+0(SB), Y2, Y2
+	VPSHUFB    Y1, Y0, Y1
+	VPSHUFB    Y2, Y0, Y2
+	VPUNPCKLBW Y2, Y1, Y3
+	VPUNPCKHBW Y2, Y1, Y2
+	VPERM2I128 $0x20, Y2, Y3, Y1
+	VPERM2I128 $0x31, Y2, Y3, Y2
+	VPADDB     (AX), Y1, Y1
+	VPADDB     32(AX), Y2, Y2
+	VMOVDQU    Y1, (AX)
+	VMOVDQU    Y2, 32(AX)
+	ADDQ       $0x00000040, AX
+	ADDQ       $0x00000020, CX
+	ADDQ       $0x00000020, BX
+	SUBQ       $0x00000020, DX
+	JMP        loop
+
+end:
+	VZEROUPPER
+	MOVQ BX, ret+56(FP)
+	RET
+
+DATA all0f0f0f0f<>+0(SB)/4, $0x0f0f0f0f
+DATA all0f0f0f0f<>+4(SB)/4, $0x0f0f0f0f
+DATA all0f0f0f0f<>+8(SB)/4, $0x0f0f0f0f
+DATA all0f0f0f0f<>+12(SB)/4, $0x0f0f0f0f
+DATA all0f0f0f0f<>+16(SB)/4, $0x0f0f0f0f
+DATA all0f0f0f0f<>+20(SB)/4, $0x0f0f0f0f
+DATA all0f0f0f0f<>+24(SB)/4, $0x0f0f0f0f
+DATA all0f0f0f0f<>+28(SB)/4, $0x0f0f0f0f
+GLOBL all0f0f0f0f<>(SB), RODATA|NOPTR, $32
+
+// func affineUint8AVX2(dst []float32, src []byte, step float32, offset float32, scale float32) int
+// Requires: AVX, AVX2, SSE
+TEXT ·affineUint8AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         dst_len+8(FP), CX
+	MOVQ         src_base+24(FP), DX
+	MOVSS        step+48(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVSS        offset+52(FP), X1
+	VBROADCASTSS X1, Y1
+	MOVSS        scale+56(FP), X2
+	VBROADCASTSS X2, Y2
+	XORQ         BX, BX
+
+loop:
+	CMPQ      CX, $0x00000010
+	JLT       end
+	VPMOVZXBD (DX), Y3
+	VCVTDQ2PS Y3, Y3
+	VMULPS    Y0, Y3, Y3
+	VSUBPS    Y1, Y3, Y3
+	VMULPS    Y2, Y3, Y3
+	VMOVUPS   Y3, (AX)
+	VPMOVZXBD 8(DX), Y3
+	VCVTDQ2PS Y3, Y3
+	VMULPS    Y0, Y3, Y3
+	VSUBPS    Y1, Y3, Y3
+	VMULPS    Y2, Y3, Y3
+	VMOVUPS   Y3, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000010, DX
+	ADDQ      $0x00000010, BX
+	SUBQ      $0x00000010, CX
+	JMP       loop
+
+end:
+	VZEROUPPER
+	MOVQ BX, ret+64(FP)
+	RET

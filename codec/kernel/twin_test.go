@@ -259,6 +259,53 @@ func TestQuantisingKernelsEqualTwins(t *testing.T) {
 				}
 			}
 		}
+		k := NewTable([16]uint8{0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30}, 2.1538746940614564)
+		for n := 0; n < 400; n += 2 {
+			x := make([]float32, n)
+			for i := range x {
+				x[i] = float32(r.norm())
+				if r.next()%8 == 0 {
+					x[i] = float32(int(r.next()%32)-1)/k.unit - k.t // on a table unit
+				}
+			}
+			x = shiftedFloats(x, n/2%16)
+			p := Philox{Key: [2]uint32{uint32(n), 7}, Counter: [3]uint32{1, 2, 3}, Base: uint32(r.next())}
+			got, want := shiftedBytes(n/2, n%64), make([]byte, n/2)
+			RoundTable(got, x, 1.01, &k, &p)
+			roundTableGo(want, x, 1.01, &k, &p, 0)
+			if !bytes.Equal(got, want) {
+				t.Fatalf("RoundTable of %v: %x, twin %x", x, got, want)
+			}
+			for i := range got {
+				got[i] = byte(r.next())
+			}
+			acc, wacc := shiftedBytes(n, n%64), make([]byte, n)
+			for i := range acc {
+				acc[i] = byte(r.next())
+			}
+			copy(wacc, acc)
+			AddTable(acc, got, &k)
+			off(func() { AddTable(wacc, got, &k) })
+			if !bytes.Equal(acc, wacc) {
+				t.Fatalf("AddTable: %x, twin %x", acc, wacc)
+			}
+			y, wy := shiftedFloats(x, (n+1)%16), make([]float32, n)
+			AffineUint8(y, acc, 0.3, 2.7, 1e-3)
+			off(func() { AffineUint8(wy, acc, 0.3, 2.7, 1e-3) })
+			if err := sameFloats(y, wy); err != nil {
+				t.Fatal("AffineUint8:", err)
+			}
+			raw, wraw := shiftedBytes(4*n, n%64), make([]byte, 4*n)
+			PutFloats(raw, x)
+			off(func() { PutFloats(wraw, x) })
+			if !bytes.Equal(raw, wraw) {
+				t.Fatal("PutFloats differs from its twin")
+			}
+			GetFloats(y, raw)
+			if err := sameFloats(y, x); err != nil {
+				t.Fatal("GetFloats:", err)
+			}
+		}
 		for range 20 {
 			x := make([]float32, HadamardBlock)
 			for i := range x {

@@ -27,6 +27,10 @@ func main() {
 	stochastic()
 	flipSigns()
 	hadamard()
+	copies()
+	roundTable()
+	addTable()
+	affineUint8()
 	Generate()
 }
 
