@@ -46,8 +46,8 @@ const FlagExponent int8 = 127
 // FrameLink carries whole Ethernet frames, without the frame check sequence: the
 // wire end of a port in memory, for example.
 //
-// Send may drop a frame when the link is full, as a wire does; an error ends the
-// all-reduce. Recv waits for one frame until the deadline, copies it to buf and
+// Send may drop a frame when the link is full, as a wire does, silently or with an
+// error that is os.ErrDeadlineExceeded; any other error ends the all-reduce. Recv waits for one frame until the deadline, copies it to buf and
 // returns its length; when none comes it returns an error that is
 // os.ErrDeadlineExceeded. With a deadline in the past it returns a frame that is
 // there already, or that error. Frames must be kept in order.
@@ -111,11 +111,12 @@ type Config struct {
 
 // Slots returns how many slots a job of this configuration needs.
 func (c Config) Slots() int {
-	if err := c.setDefaults(); err != nil {
-		return 0
+	t := max(c.Threads, 1)
+	m := c.Outstanding / t
+	if c.Outstanding == 0 {
+		m = DefaultOutstanding
 	}
-	m := c.Outstanding / c.Threads
-	return 2*m*(c.Threads-1) + m
+	return 2*m*(t-1) + m
 }
 
 func (c *Config) setDefaults() error {
@@ -143,10 +144,9 @@ func (c *Config) setDefaults() error {
 	if c.Outstanding < c.Threads || c.Outstanding%c.Threads != 0 {
 		return fmt.Errorf("%d packets outstanding over %d threads: must be a multiple", c.Outstanding, c.Threads)
 	}
-	m := c.Outstanding / c.Threads
-	if last := 2*m*(c.Threads-1) + m - 1; last >= switchml.Slots {
-		return fmt.Errorf("%d packets outstanding over %d threads: slot %d is past the protocol's last, %d",
-			c.Outstanding, c.Threads, last, switchml.Slots-1)
+	if n := c.Slots(); n > switchml.Slots {
+		return fmt.Errorf("%d packets outstanding over %d threads need %d slots: the protocol has %d",
+			c.Outstanding, c.Threads, n, switchml.Slots)
 	}
 	if c.Port == 0 {
 		c.Port = DefaultPort

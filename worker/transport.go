@@ -50,11 +50,15 @@ type linkTransport struct {
 	views   [burst]switchml.View
 	stopped atomic.Bool
 	pkt     inet.Packet
+	last    error
 }
 
 // linkPoll bounds how long an interrupt of a FrameLink can take: a link has no
 // way to end a Recv.
 const linkPoll = 10 * time.Millisecond
+
+// longAgo as a deadline waits for nothing. It is not the zero time, which often means for ever.
+var longAgo = time.Unix(1, 0)
 
 func newLinkTransport(link FrameLink, r route) *linkTransport {
 	// One byte more than the frame, so that a longer one is seen as such.
@@ -63,9 +67,16 @@ func newLinkTransport(link FrameLink, r route) *linkTransport {
 
 func linkRoom(elements int) int { return switchml.FrameLen(elements) + 1 }
 
-func (t *linkTransport) send(frames [][]byte, _ *counts) error {
+func (t *linkTransport) send(frames [][]byte, c *counts) error {
 	for _, f := range frames {
-		if err := t.link.Send(f); err != nil {
+		err := t.link.Send(f)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			// The link is full: as good as lost, and so are those after it.
+			c.sockErrs++
+			t.last = err
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("send on the frame link: %w", err)
 		}
 	}
@@ -78,7 +89,7 @@ func (t *linkTransport) recv(until time.Time, c *counts) (int, error) {
 	for tries := 0; t.n < burst && tries < 4*burst && !t.stopped.Load(); tries++ {
 		wait := time.Now()
 		if t.n > 0 {
-			wait = time.Time{} // take what is there, wait for nothing
+			wait = longAgo // take what is there, wait for nothing
 		} else if slice := wait.Add(linkPoll); slice.Before(until) {
 			wait = slice
 		} else {
@@ -129,4 +140,4 @@ func (t *linkTransport) result(i int) switchml.View { return t.views[i] }
 func (t *linkTransport) interrupt()                 { t.stopped.Store(true) }
 func (t *linkTransport) resume()                    { t.stopped.Store(false) }
 func (t *linkTransport) close() error               { return nil } // the link is its owner's
-func (t *linkTransport) fault() error               { return nil }
+func (t *linkTransport) fault() error               { return t.last }

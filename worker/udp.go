@@ -147,7 +147,7 @@ func (t *udpTransport) result(i int) switchml.View { return t.views[i] }
 
 func (t *udpTransport) interrupt() {
 	t.stopped.Store(true)
-	_ = t.conn.SetDeadline(time.Unix(1, 0)) // fails on a closed socket only, which does not wait
+	_ = t.conn.SetDeadline(longAgo) // fails on a closed socket only, which does not wait
 }
 
 func (t *udpTransport) resume() {
