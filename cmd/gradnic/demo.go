@@ -39,12 +39,11 @@ func newDemoCmd() *cobra.Command {
 				return usageErrorf("%w", err)
 			}
 			report, err := demo.Run(cmd.Context(), o)
-			if report == nil {
-				return err
-			}
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				return errors.Join(err, e.Encode(report))
+				return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(report))
+			}
+			if !report.Checked() {
+				return err
 			}
 			return errors.Join(err, report.Table(cmd.OutOrStdout()))
 		},
