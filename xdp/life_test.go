@@ -73,6 +73,39 @@ func TestQueuesShareOneUMEM(t *testing.T) {
 	}
 }
 
+// Without an anchor any bound socket serves as the first one, and the last one takes the
+// registration with it.
+func TestUMEMWithoutAnchor(t *testing.T) {
+	r := newRig(t, 3, 0)
+	u := r.umem(UMEMOptions{Chunks: 64, ChunkSize: 2048, NoAnchor: true})
+	open := func(queue int, multi bool) *Socket {
+		t.Helper()
+		s, err := openIn(r.nic, u, SocketOptions{IfIndex: r.nicIf, Queue: queue, MultiBuffer: multi})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, why := u.Anchored(); ok || why != nil {
+			t.Fatalf("anchored %t, %v", ok, why)
+		}
+		return s
+	}
+	first, second := open(0, false), open(1, false)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	third, again := open(2, false), open(0, false)
+	if err := errors.Join(second.Close(), third.Close(), again.Close()); err != nil {
+		t.Fatal(err)
+	}
+	other := open(1, true) // another mode is possible once all are closed
+	if !other.Mode().MultiBuffer {
+		t.Errorf("mode %v", other.Mode())
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A netdev that goes down and comes up again: the kick says so, and the same sockets
 // go on.
 func TestInterfaceDownAndUp(t *testing.T) {

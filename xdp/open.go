@@ -53,7 +53,7 @@ func (u *UMEM) open(o *SocketOptions) (*Socket, error) {
 	if err := s.setUp(o); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
-	u.shared = sharedMode{fixed: true, zeroCopy: s.zeroCopy, needWakeup: s.needWakeup, multi: s.multi}
+	u.shared = sharedMode{fixed: true, zeroCopy: s.zeroCopy, needWakeup: !o.NoNeedWakeup, multi: s.multi}
 	return s, nil
 }
 
@@ -148,6 +148,12 @@ func (s *Socket) setUp(o *SocketOptions) error {
 		return fmt.Errorf("read XDP_OPTIONS: %w", err)
 	}
 	s.zeroCopy = optionsZeroCopy(flags)
+	// In copy mode the kernel sets the TX ring's flag at bind and leaves it set. Before
+	// Linux 6.1 a socket that shares another's registration did not inherit
+	// need-wakeup: its flag is never set, and each transmit must ask.
+	if s.needWakeup && !s.zeroCopy && o.TxSize != 0 && !s.tx.needsWakeup() {
+		s.needWakeup = false
+	}
 	return nil
 }
 

@@ -55,6 +55,41 @@ func (r *rig) flood(frame []byte, run uint32) (stop func()) {
 	}
 }
 
+// stream sends the same frame from a socket of the peer's end, until the returned
+// stop is called.
+func (r *rig) stream(frame []byte) (stop func()) {
+	r.t.Helper()
+	u := r.umem(UMEMOptions{Chunks: 64, ChunkSize: 2048})
+	s := r.open(r.peer, u, SocketOptions{IfIndex: r.peerIf})
+	var batch [64]Desc
+	for i := range batch {
+		batch[i] = Desc{Addr: uint64(i) * 2048, Len: uint32(len(frame))}
+		copy(u.Frame(batch[i]), frame)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		var sent [64]uint64
+		for ctx.Err() == nil {
+			s.Transmit(batch[:64-(s.TxPosted()-s.Completed())])
+			if err := s.Kick(); err != nil {
+				done <- err
+				return
+			}
+			s.Complete(sent[:])
+		}
+		done <- nil
+	}()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
 // pin keeps the calling thread on one CPU where there are several; the thread is a
 // locked one.
 func pin(cpu int) {
@@ -104,7 +139,7 @@ func receiveDrop(s *Socket, n int) {
 // goroutines of the whole package.)
 func TestStopUnderFlood(t *testing.T) {
 	r := newRig(t, 1, 0)
-	stop := r.flood(udpFrame(0xbee0, 64), 1<<16)
+	stop := r.stream(udpFrame(0xbee0, 64))
 	defer stop()
 	for i := range 30 {
 		u, err := NewUMEM(UMEMOptions{Chunks: 512, ChunkSize: 2048})
