@@ -27,6 +27,7 @@ var verbs = []func() *cobra.Command{
 	newClearCmd,
 	newDemoCmd,
 	newBenchCmd,
+	newCodecCmd,
 	newVersionCmd,
 }
 

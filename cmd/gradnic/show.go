@@ -43,6 +43,7 @@ func newShowCmd() *cobra.Command {
 	}
 	api.register(cmd)
 	output.register(cmd)
+	cmd.AddCommand(newShowCodecsCmd(&output))
 	for _, v := range views {
 		use, args := v.name, cobra.NoArgs
 		switch v.args {
