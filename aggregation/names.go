@@ -17,6 +17,7 @@ var (
 	policyNames    = []string{Propagate: "propagate", Saturate: "saturate"}
 	stragglerNames = []string{Wait: "wait", Partial: "partial"}
 	phaseNames     = []string{Idle: "idle", Collecting: "collecting", Complete: "complete"}
+	flagNames      = []string{"non-finite", "saturated", "wrapped", "partial"} // by bit
 	outcomeNames   = []string{
 		Added:         "added",
 		Completed:     "completed",
@@ -59,15 +60,15 @@ func (o Outcome) String() string { return name(outcomeNames, "outcome", uint8(o)
 
 func (t Type) known() bool { return int(t) < len(typeNames) }
 
-// size is the bytes of one element on the wire. BFP16's is that of its
-// mantissas alone; its shared exponents come with its codec.
+// size is the bytes of one element on the wire. It says nothing about BFP16,
+// whose elements come in blocks: see Spec.WireBytes.
 func (t Type) size() int {
 	switch t {
 	case Int64, Float64:
 		return 8
 	case Float16, BFloat16:
 		return 2
-	case Int8, BFP16:
+	case Int8:
 		return 1
 	}
 	return 4

@@ -61,6 +61,8 @@ type version struct {
 	count   uint16 // SwitchML: the program's counter of workers still missing; Rounds: workers counted
 	phase   Phase  // Rounds only; SwitchML derives it
 	aborted bool   // Rounds only: Idle because of Abort
+	flags   Flags
+	next    uint16 // Ranked: all ranks below it are folded, or will never come
 	exps    [2]int8
 }
 
@@ -71,15 +73,18 @@ const versionBytes = 24
 type Pool struct {
 	spec   Spec
 	wire   int // bytes of a contribution's values
-	stride int // int32 from one version to the next
 	nwords int // words of a bitmap
+	nkept  int // contributions kept by a version
 
 	versions []version // [slot*Versions+set]
 	seen     []uint64  // [(slot*Versions+set)*nwords + word]
-	values   []int32   // [(slot*Versions+set)*stride + element], on a cache line
+	cells    cells     // the values of version slot*Versions+set
+	kept     []byte    // [((slot*Versions+set)*nkept + rank-1)*keptStride + byte], on a cache line
+	stride   int       // bytes from one kept contribution to the next
+	scratch  []byte    // a result that nobody asked for
 
 	collecting int
-	wrapped    uint64
+	counters   Counters
 }
 
 // NewPool makes a pool of idle slots and touches its memory, so that no page
@@ -89,30 +94,37 @@ func NewPool(spec Spec) (*Pool, error) {
 		return nil, err
 	}
 	n := spec.Slots * Versions
+	values, err := newCells(spec, n)
+	if err != nil {
+		return nil, fmt.Errorf("aggregation pool: %w", err)
+	}
 	p := &Pool{
 		spec:     spec,
 		wire:     spec.WireBytes(),
-		stride:   spec.stride(),
 		nwords:   spec.words(),
+		nkept:    spec.kept(),
 		versions: make([]version, n),
 		seen:     make([]uint64, n*spec.words()),
-		values:   alignedInt32(n * spec.stride()),
+		cells:    values,
+		stride:   spec.keptStride(),
+		scratch:  make([]byte, spec.WireBytes()),
 	}
-	const page = 4096 / 4
-	for i := 0; i < len(p.values); i += page {
-		p.values[i] = 0
-	}
+	p.kept = aligned[byte](n * p.nkept * p.stride)
 	return p, nil
 }
 
-// alignedInt32 makes a slice whose first element lies on a cache line. Heap
-// objects do not move, so it stays there.
-func alignedInt32(n int) []int32 {
-	const line = lineBytes / 4
-	b := make([]int32, n+line)
+// aligned makes a slice whose first element lies on a cache line, and touches
+// its pages. Heap objects do not move, so it stays there.
+func aligned[A any](n int) []A {
+	size := int(reflect.TypeFor[A]().Size())
+	b := make([]A, n+lineBytes/size)
 	skip := 0
 	if off := reflect.ValueOf(b).Pointer() % lineBytes; off != 0 {
-		skip = int(lineBytes-off) / 4
+		skip = int(lineBytes-off) / size
+	}
+	var zero A
+	for i := 0; i < len(b); i += 4096 / size {
+		b[i] = zero
 	}
 	return b[skip : skip+n : skip+n]
 }
@@ -126,7 +138,7 @@ func (p *Pool) Reset() {
 	clear(p.versions)
 	clear(p.seen)
 	p.collecting = 0
-	p.wrapped = 0
+	p.counters = Counters{}
 }
 
 // Contribute judges one packet, adds it if it counts, and says what to do. now
@@ -135,8 +147,9 @@ func (p *Pool) Reset() {
 //
 // On Completed and Answered the result's values are written to out in wire
 // order unless out is nil; out must then have room for Spec.WireBytes, or
-// Contribute panics. The result's exponents are given by Exponents. out may be
-// c.Values itself, but must not overlap it otherwise.
+// Contribute panics. The result's exponents are given by Exponents, and what
+// befell its values by Flags. out may be c.Values itself, but must not overlap
+// it otherwise.
 func (p *Pool) Contribute(c *Contribution, now int64, out []byte) Outcome {
 	if uint(c.Slot) >= uint(p.spec.Slots) {
 		return InvalidSlot
@@ -169,11 +182,6 @@ func (p *Pool) at(slot, set int) int {
 }
 
 func (p *Pool) bitmap(i int) []uint64 { return p.seen[i*p.nwords : (i+1)*p.nwords] }
-
-func (p *Pool) vals(i int) []int32 {
-	off := i * p.stride
-	return p.values[off : off+p.spec.Elements]
-}
 
 func anyBit(words []uint64) bool {
 	for _, w := range words {

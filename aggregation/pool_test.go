@@ -1,7 +1,6 @@
 package aggregation
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -243,7 +242,7 @@ func TestValuesLieOnCacheLines(t *testing.T) {
 			p := mustPool(t, Spec{Workers: 2, Slots: slots, Elements: elements})
 			last := uintptr(0)
 			for i := range 2 * slots {
-				at := reflect.ValueOf(p.vals(i)).Pointer()
+				at := reflect.ValueOf(p.cells.(*plain[int32]).of(i)).Pointer()
 				if at%64 != 0 {
 					t.Fatalf("%d elements: version %d lies at %#x", elements, i, at)
 				}
@@ -256,20 +255,45 @@ func TestValuesLieOnCacheLines(t *testing.T) {
 	}
 }
 
-// Bytes is what the pool's three blocks take.
+// Bytes is what the pool's blocks take.
 func TestBytes(t *testing.T) {
 	for _, s := range []Spec{
 		{Workers: 1, Slots: 1, Elements: 1},
 		{Workers: 65, Slots: 10, Elements: 17},
 		{Workers: 1024, Slots: 8192, Elements: 256, Exponents: 2},
+		{Rule: Rounds, Workers: 3, Slots: 10, Elements: 17, Type: Int64},
+		{Rule: Rounds, Workers: 64, Slots: 10, Elements: 17, Type: Int64, Order: Ranked, Policy: Saturate},
+		{Rule: Rounds, Workers: 64, Slots: 10, Elements: 17, Type: Int32, Order: Ranked, Policy: Saturate},
+		{Rule: Rounds, Workers: 64, Slots: 10, Elements: 17, Type: Float32, Order: Ranked, Op: Min},
+		{Rule: Rounds, Workers: 64, Slots: 10, Elements: 17, Type: Int64, Order: Ranked},
+		{Rule: Rounds, Workers: 64, Slots: 10, Elements: 33, Type: Float16, Order: Ranked, Op: Mean},
+		{Rule: Rounds, Workers: 5, Slots: 10, Elements: 33, Type: BFP16, Order: Ranked},
+		{Rule: Rounds, Workers: 1, Slots: 10, Elements: 33, Type: Float64, Order: Ranked},
 	} {
 		p := mustPool(t, s)
 		if size := int(reflect.TypeFor[version]().Size()); size != versionBytes {
 			t.Fatalf("a version takes %d bytes, not %d", size, versionBytes)
 		}
-		got := int64(len(p.versions)*versionBytes + len(p.seen)*8 + len(p.values)*4 + lineBytes)
+		var values int
+		switch c := p.cells.(type) {
+		case *plain[int32]:
+			values = 4 * len(c.values)
+		case *plain[int64]:
+			values = 8 * len(c.values)
+		case *plain[float32]:
+			values = 4 * len(c.values)
+		case *plain[float64]:
+			values = 8 * len(c.values)
+		case *blocks:
+			values = 4*len(c.values) + 4*len(c.decoded)
+		}
+		got := int64(len(p.versions)*versionBytes + len(p.seen)*8 + values + len(p.kept) + len(p.scratch) + 2*lineBytes)
 		if got != s.Bytes() {
 			t.Errorf("%+v takes %d bytes, Bytes says %d", s, got, s.Bytes())
+		}
+		keeps := s.Order == Ranked && s.Op != Min && s.Workers > 1 && (s.Type >= Float32 || s.Policy == Saturate)
+		if want := len(p.versions) * (s.Workers - 1) * p.stride; keeps && len(p.kept) != want || !keeps && len(p.kept) != 0 {
+			t.Errorf("%+v keeps %d bytes of contributions", s, len(p.kept))
 		}
 	}
 	if b := (Spec{}).Bytes(); b != 0 {
@@ -298,22 +322,15 @@ func TestSpecRefused(t *testing.T) {
 		{func(s *Spec) { s.Op = 99 }, "operation 99"},
 		{func(s *Spec) { s.Order = 99 }, "order 99"},
 		{func(s *Spec) { s.Policy = 99 }, "policy 99"},
+		{func(s *Spec) { s.ByteOrder = 9 }, "byte order 9"},
+		{func(s *Spec) { s.Order = Ranked }, "needs rule rounds"},
+		{func(s *Spec) { s.Rule, s.Order, s.Workers = Rounds, Ranked, 65 }, "at most 64 workers, not 65"},
 	} {
 		s := good
 		c.mutate(&s)
 		_, err := NewPool(s)
-		if err == nil || !strings.Contains(err.Error(), c.say) || errors.Is(err, ErrNotBuilt) {
+		if err == nil || !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%+v: %v, want an error about %q", s, err, c.say)
-		}
-	}
-	for _, c := range []func(*Spec){
-		func(s *Spec) { s.Type = BFloat16 }, func(s *Spec) { s.Type = BFP16 }, func(s *Spec) { s.Op = Mean },
-		func(s *Spec) { s.Order = Ranked }, func(s *Spec) { s.Policy = Saturate },
-	} {
-		s := good
-		c(&s)
-		if err := s.Validate(); !errors.Is(err, ErrNotBuilt) {
-			t.Errorf("%+v: %v, want %v", s, err, ErrNotBuilt)
 		}
 	}
 }
@@ -333,7 +350,7 @@ func TestReadersRefuseWhatIsNotThere(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for _, list := range [][]string{ruleNames, typeNames, opNames, orderNames, policyNames, stragglerNames, phaseNames, outcomeNames} {
+	for _, list := range [][]string{ruleNames, typeNames, opNames, orderNames, policyNames, stragglerNames, phaseNames, outcomeNames, flagNames} {
 		for i, n := range list {
 			if n == "" || slices.Index(list, n) != i {
 				t.Errorf("name %d of %q", i, list)

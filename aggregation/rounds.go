@@ -20,6 +20,8 @@ func (p *Pool) contributeRounds(c *Contribution, now int64, out []byte) Outcome 
 		v.phase = Collecting
 		v.aborted = false
 		v.count = 0
+		v.next = 0
+		v.flags = 0
 		v.started = now
 		clear(p.bitmap(i))
 		p.collecting++
@@ -29,7 +31,7 @@ func (p *Pool) contributeRounds(c *Contribution, now int64, out []byte) Outcome 
 	word, bit := c.Worker>>6, uint64(1)<<(c.Worker&63)
 	if v.phase == Complete {
 		// Seen before, or too late for a round that ended without it.
-		p.put(i, out)
+		p.answer(i, out)
 		return Answered
 	}
 	if seen[word]&bit != 0 {
@@ -45,14 +47,12 @@ func (p *Pool) contributeRounds(c *Contribution, now int64, out []byte) Outcome 
 		p.maxExponents(v, c.Exponents)
 	}
 	switch {
-	case last && first:
-		p.setPut(i, c.Values, out)
+	case p.nkept > 0:
+		p.take(i, c, out)
 	case last:
-		p.addPut(i, c.Values, out)
-	case first:
-		p.set(i, c.Values)
+		p.foldLast(i, c.Values, first, p.spec.Workers, out)
 	default:
-		p.add(i, c.Values)
+		p.fold(i, c.Values, first)
 	}
 	if !last {
 		return Added
@@ -105,8 +105,9 @@ func (p *Pool) NextOverdue(now int64, from int) (slot, set, next int, ok bool) {
 
 // CompletePartial ends a collecting round with the contributions it has, if the
 // spec's straggler policy is Partial, and writes the result as Contribute does.
-// The result is to be sent to all members with the count that State gives; a
-// contribution that comes later is Answered and not counted. It reports false,
+// The result is to be sent to all members with the count that State gives, by
+// which a mean was divided; it has FlagPartial. A contribution that comes later
+// is Answered and not counted. It reports false,
 // and does nothing, if the policy is Wait or the version is not collecting.
 func (p *Pool) CompletePartial(slot, set int, out []byte) bool {
 	i := p.at(slot, set)
@@ -116,8 +117,12 @@ func (p *Pool) CompletePartial(slot, set int, out []byte) bool {
 	if out != nil {
 		out = out[:p.wire]
 	}
-	p.put(i, out)
-	p.versions[i].phase = Complete
+	v := &p.versions[i]
+	p.takeRest(i)
+	p.finish(i, int(v.count), 0, out)
+	v.flags |= FlagPartial
+	p.counters.Partial++
+	v.phase = Complete
 	p.collecting--
 	return true
 }

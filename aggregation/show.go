@@ -8,6 +8,7 @@ type State struct {
 	Round   uint32 // rule Rounds: the round it holds
 	Count   int    // contributions that are in it
 	Started int64  // now of its first contribution
+	Flags   Flags  // final when it is complete
 }
 
 // State describes a version. By rule Rounds the set of round r is r&1. Like all
@@ -15,7 +16,7 @@ type State struct {
 func (p *Pool) State(slot, set int) State {
 	i := p.at(slot, set)
 	v := &p.versions[i]
-	s := State{Phase: p.phase(i), Round: v.round, Started: v.started}
+	s := State{Phase: p.phase(i), Round: v.round, Started: v.started, Flags: v.flags}
 	switch {
 	case s.Phase == Idle:
 		return State{}
@@ -51,9 +52,22 @@ func (p *Pool) Exponents(slot, set int) (e0, e1 int8) {
 	return e[0], e[1]
 }
 
-// Result writes the values of a version, complete or not, to out in wire order.
+// Flags tells what befell the values of a result. They are final when the
+// version is complete, and are the same however often it is asked for.
+func (p *Pool) Flags(slot, set int) Flags { return p.versions[p.at(slot, set)].flags }
+
+// Result writes the values of a version to out in wire order. Of a version that
+// is not complete they are the values so far: zeros when nothing has come, sums
+// that are not yet divided for Mean, and without the contributions that order
+// Ranked keeps for later.
 func (p *Pool) Result(slot, set int, out []byte) {
-	p.put(p.at(slot, set), out[:p.wire])
+	i := p.at(slot, set)
+	out = out[:p.wire]
+	if p.phase(i) == Idle || p.nkept > 0 && p.versions[i].next == 0 {
+		clear(out)
+		return
+	}
+	p.cells.put(i, out)
 }
 
 // Seen is the bitmap of ranks, 64 a word, lowest first. It aliases the pool's
@@ -107,7 +121,3 @@ func (p *Pool) Occupancy() (idle, collecting, complete int) {
 	}
 	return idle, collecting, complete
 }
-
-// Wrapped is the number of element additions that overflowed since the pool was
-// made or reset.
-func (p *Pool) Wrapped() uint64 { return p.wrapped }

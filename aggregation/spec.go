@@ -1,9 +1,10 @@
 package aggregation
 
 import (
-	"errors"
 	"fmt"
 	"time"
+
+	"gradnic/aggregation/kernel"
 )
 
 // Rule is how contributions are judged.
@@ -15,49 +16,61 @@ const (
 	Rounds               // every use of a slot has a number
 )
 
-// Type is the element type on the wire and in the slot.
+// Type is the element type on the wire. It decides what the slot holds.
 type Type uint8
 
-// The element types. Only Int32 is built; Validate refuses the others.
+// The element types.
 const (
-	Int32 Type = iota
-	Int64
-	Int8
-	Float32
-	Float64
-	Float16
-	BFloat16
-	BFP16
+	Int32    Type = iota // slot int32
+	Int64                // slot int64
+	Int8                 // slot int32, brought into 8 bits once, in the result
+	Float32              // slot float32
+	Float64              // slot float64
+	Float16              // IEEE 754 binary16; slot float32, rounded to 16 bits once, in the result
+	BFloat16             // upper half of a float32; slot float32, rounded to 16 bits once, in the result
+	BFP16                // codec bfp16: blocks of 16 with a shared exponent; slot float32, encoded once, in the result
+)
+
+// ByteOrder is the order of an element's bytes on the wire. It has no meaning
+// for Int8 and BFP16.
+type ByteOrder = kernel.ByteOrder
+
+// The byte orders. SwitchML's int32 are big-endian.
+const (
+	BigEndian    = kernel.BigEndian
+	LittleEndian = kernel.LittleEndian
 )
 
 // Op is what is computed over the workers.
 type Op uint8
 
-// The operations. Only Sum is built; Validate refuses the others.
+// The operations. Min and Max of floats are IEEE 754-2019 minimum and maximum:
+// a NaN wins, and -0 is less than +0.
 const (
-	Sum Op = iota
-	Mean
+	Sum  Op = iota
+	Mean    // the sum, divided once by the number of contributions in it; integers to the nearest, ties to even
 	Min
 	Max
 )
 
-// Order is the order in which contributions are combined.
+// Order is the order in which contributions are combined. docs/numbers.md
+// states what each promises.
 type Order uint8
 
-// The orders. Integer sums do not depend on it. Only Arrival is built;
-// Validate refuses Ranked.
+// The orders.
 const (
 	Arrival Order = iota // as they come, like a card
-	Ranked               // by rank, reproducible to the bit for floats
+	Ranked               // by rank, so that the result has the same bits whatever the arrival; rule Rounds only
 )
 
-// Policy is what happens on overflow, infinities and NaN.
+// Policy is what happens on overflow, infinities and NaN. Either way it is
+// counted, and the result carries Flags.
 type Policy uint8
 
-// The policies. Only Propagate is built; Validate refuses Saturate.
+// The policies.
 const (
-	Propagate Policy = iota // integers wrap and the wraps are counted; floats follow IEEE 754
-	Saturate                // clamp, count and flag
+	Propagate Policy = iota // integers wrap; floats follow IEEE 754
+	Saturate                // integers that overflow and floats that are infinite become the nearest bound of the type; NaN stays
 )
 
 // Stragglers is what happens to a round that some workers do not come to.
@@ -71,16 +84,18 @@ const (
 
 // Limits of a Spec.
 const (
-	MaxWorkers  = 1024
-	MaxSlots    = 1 << 20
-	MaxElements = 1 << 14
+	MaxWorkers       = 1024
+	MaxRankedWorkers = 64 // order Ranked: each slot may have to keep all contributions but one, twice
+	MaxSlots         = 1 << 20
+	MaxElements      = 1 << 14
 )
 
 // Versions is the number of versions a slot has.
 const Versions = 2
 
-// Spec describes a pool. The zero values of the enumerations are int32 sums in
-// arrival order by the rule of SwitchML, waiting for all workers.
+// Spec describes a pool. The zero values of the enumerations are wrapping sums
+// of big-endian int32 in arrival order by the rule of SwitchML, waiting for all
+// workers.
 type Spec struct {
 	Rule      Rule
 	Workers   int // 1..MaxWorkers
@@ -88,18 +103,15 @@ type Spec struct {
 	Elements  int // values of one contribution, 1..MaxElements
 	Exponents int // signed exponents of one contribution that are combined by maximum, 0..2
 
-	Type   Type
-	Op     Op
-	Order  Order
-	Policy Policy
+	Type      Type
+	ByteOrder ByteOrder
+	Op        Op
+	Order     Order
+	Policy    Policy
 
 	Stragglers Stragglers
 	Deadline   time.Duration // from the first contribution of a round; Partial needs one above 0
 }
-
-// ErrNotBuilt is in the chain of errors about a type, operation, order or
-// policy that has a name but no implementation.
-var ErrNotBuilt = errors.New("not built")
 
 // Validate reports the first thing in the spec that cannot be served.
 func (s Spec) Validate() error {
@@ -123,48 +135,86 @@ func (s Spec) Validate() error {
 		return fmt.Errorf("aggregation pool: %v needs %v, because %v cannot tell a late packet from a new one", Partial, Rounds, s.Rule)
 	case s.Stragglers == Partial && s.Deadline <= 0:
 		return fmt.Errorf("aggregation pool: %v needs a deadline above 0, have %v", Partial, s.Deadline)
-	case s.Type != Int32:
-		return notBuilt(s.Type.known(), s.Type, Int32)
-	case s.Op != Sum:
-		return notBuilt(s.Op <= Max, s.Op, Sum)
-	case s.Order != Arrival:
-		return notBuilt(s.Order <= Ranked, s.Order, Arrival)
-	case s.Policy != Propagate:
-		return notBuilt(s.Policy <= Saturate, s.Policy, Propagate)
+	case !s.Type.known():
+		return fmt.Errorf("aggregation pool: unknown %v", s.Type)
+	case s.ByteOrder > LittleEndian:
+		return fmt.Errorf("aggregation pool: unknown byte order %d", uint8(s.ByteOrder))
+	case s.Op > Max:
+		return fmt.Errorf("aggregation pool: unknown %v", s.Op)
+	case s.Order > Ranked:
+		return fmt.Errorf("aggregation pool: unknown %v", s.Order)
+	case s.Policy > Saturate:
+		return fmt.Errorf("aggregation pool: unknown %v", s.Policy)
+	case s.Order == Ranked && s.Rule != Rounds:
+		return fmt.Errorf("aggregation pool: order %v needs rule %v, because %v can count a stale packet twice", Ranked, Rounds, s.Rule)
+	case s.Order == Ranked && s.Workers > MaxRankedWorkers:
+		return fmt.Errorf("aggregation pool: order %v keeps every contribution, so it has at most %d workers, not %d", Ranked, MaxRankedWorkers, s.Workers)
 	}
 	return nil
 }
 
-func notBuilt(known bool, have, want fmt.Stringer) error {
-	if !known {
-		return fmt.Errorf("aggregation pool: unknown %v", have)
+// WireBytes is the length of one contribution's or result's values on the wire.
+func (s Spec) WireBytes() int {
+	if s.Type == BFP16 {
+		return bfp16.MaxEncoded(s.Elements)
 	}
-	return fmt.Errorf("aggregation pool: %v is %w, %v is", have, ErrNotBuilt, want)
+	return s.Elements * s.Type.size()
 }
 
-// WireBytes is the length of one contribution's or result's values on the wire.
-func (s Spec) WireBytes() int { return s.Elements * s.Type.size() }
-
 // Bytes is the memory of the pool that the spec describes, for admission: the
-// values, each version rounded up to a cache line, and the state beside them.
-// It is 0 for a spec that Validate refuses.
+// values, each version rounded up to a cache line, the contributions that order
+// Ranked may have to keep, and the state beside them. It is 0 for a spec that
+// Validate refuses.
 func (s Spec) Bytes() int64 {
 	if s.Validate() != nil {
 		return 0
 	}
 	versions := int64(s.Slots) * Versions
-	perVersion := int64(s.stride())*4 + versionBytes + int64(s.words())*8
-	return versions*perVersion + lineBytes
+	perVersion := int64(s.stride()*s.slotSize()) + versionBytes + int64(s.words())*8 + int64(s.kept())*int64(s.keptStride())
+	return versions*perVersion + int64(s.scratchBytes()) + 2*lineBytes
 }
 
 // lineBytes is the size of a cache line.
 const lineBytes = 64
 
-// stride is the number of int32 from one version's values to the next.
+// slotSize is the bytes of one element in the slot.
+func (s Spec) slotSize() int {
+	if s.Type == Int64 || s.Type == Float64 {
+		return 8
+	}
+	return 4
+}
+
+// stride is the number of elements from one version's values to the next.
 func (s Spec) stride() int {
-	const line = lineBytes / 4
+	line := lineBytes / s.slotSize()
 	return (s.Elements + line - 1) / line * line
 }
 
 // words is the number of 64-bit words of a bitmap of workers.
 func (s Spec) words() int { return (s.Workers + 63) / 64 }
+
+// kept is the number of contributions for which a version has room: all but
+// rank 0's, which is always folded at once, and none where the order makes no
+// difference to a bit of the result. Integers that wrap, the sums of Int8,
+// which fit in their slot, minima and maxima are such.
+func (s Spec) kept() int {
+	integer := s.Type == Int32 || s.Type == Int64
+	if s.Order == Arrival || s.Op > Mean || s.Type == Int8 || integer && s.Policy == Propagate {
+		return 0
+	}
+	return s.Workers - 1
+}
+
+// keptStride is the bytes from one kept contribution to the next.
+func (s Spec) keptStride() int { return (s.WireBytes() + lineBytes - 1) / lineBytes * lineBytes }
+
+// scratchBytes is the memory in which BFP16 is decoded, and in which a result
+// is encoded that nobody asked for but whose flags are to be known.
+func (s Spec) scratchBytes() int {
+	n := s.WireBytes()
+	if s.Type == BFP16 {
+		n += s.Elements * 4
+	}
+	return n
+}

@@ -19,7 +19,7 @@ func (p *Pool) contributeSwitchML(c *Contribution, now int64, out []byte) Outcom
 		if v.count != 0 {
 			return Duplicate
 		}
-		p.put(i, out)
+		p.answer(i, out)
 		return Answered
 	}
 
@@ -44,22 +44,15 @@ func (p *Pool) contributeSwitchML(c *Contribution, now int64, out []byte) Outcom
 	}
 
 	if empty {
+		v.flags = 0
 		p.setExponents(v, c.Exponents)
 	} else {
 		p.maxExponents(v, c.Exponents)
 	}
-	switch {
-	case last && empty:
-		p.setPut(i, c.Values, out)
-	case last:
-		p.addPut(i, c.Values, out)
-	case empty:
-		p.set(i, c.Values)
-	default:
-		p.add(i, c.Values)
-	}
 	if last {
+		p.foldLast(i, c.Values, empty, p.spec.Workers, out)
 		return Completed
 	}
+	p.fold(i, c.Values, empty)
 	return Added
 }

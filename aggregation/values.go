@@ -1,35 +1,108 @@
 package aggregation
 
-import "gradnic/aggregation/kernel"
-
-// set starts a version's values with a first contribution.
-func (p *Pool) set(i int, src []byte) { kernel.SetInt32BE(p.vals(i), src) }
-
-// add adds a contribution.
-func (p *Pool) add(i int, src []byte) {
-	p.wrapped += uint64(kernel.AddInt32BE(p.vals(i), src))
+// fold takes a contribution into version i, which it starts when it is first.
+func (p *Pool) fold(i int, src []byte, first bool) {
+	var flagged int
+	if first {
+		flagged = p.cells.set(i, src)
+	} else {
+		flagged = p.cells.fold(i, src)
+	}
+	if flagged != 0 {
+		p.flag(i, flagged, false)
+	}
 }
 
-// setPut is set for a contribution that is the result at the same time.
-func (p *Pool) setPut(i int, src, out []byte) {
-	kernel.SetInt32BE(p.vals(i), src)
-	copy(out, src)
-}
-
-// addPut is add for the contribution that completes the result.
-func (p *Pool) addPut(i int, src, out []byte) {
+// foldLast is fold for the contribution that completes the result of count
+// contributions.
+func (p *Pool) foldLast(i int, src []byte, first bool, count int, out []byte) {
 	if out == nil {
-		p.add(i, src)
+		out = p.scratch
+	}
+	var flagged int
+	switch {
+	case first:
+		flagged = p.cells.set(i, src)
+	case p.spec.Op == Mean:
+		flagged = p.cells.fold(i, src)
+	default:
+		if flagged = p.cells.foldPut(i, out, src); flagged != 0 {
+			p.flag(i, flagged, true)
+		}
 		return
 	}
-	p.wrapped += uint64(kernel.AddPutInt32BE(out, p.vals(i), src))
+	p.finish(i, count, flagged, out)
 }
 
-// put encodes a stored result.
-func (p *Pool) put(i int, out []byte) {
-	if out != nil {
-		kernel.PutInt32BE(out, p.vals(i))
+// finish makes the result out of what was folded, of which the last step
+// flagged some elements. The step and the encoding are one for the counters:
+// of the elements that they flag the one's are always among the other's.
+func (p *Pool) finish(i, count, flagged int, out []byte) {
+	if out == nil {
+		out = p.scratch
 	}
+	if p.spec.Op == Mean {
+		p.cells.divide(i, count)
+	}
+	if flagged = max(flagged, p.cells.put(i, out)); flagged != 0 {
+		p.flag(i, flagged, true)
+	}
+}
+
+// answer encodes a stored result again. Its flags are known.
+func (p *Pool) answer(i int, out []byte) {
+	if out != nil {
+		p.cells.put(i, out)
+	}
+}
+
+// take is fold and foldLast in the order of ranks: a contribution is folded
+// when all ranks below have come, together with those that wait for it, or else
+// kept. Its bit in the bitmap is set.
+func (p *Pool) take(i int, c *Contribution, out []byte) {
+	v := &p.versions[i]
+	r := int(v.next)
+	if c.Worker != r {
+		copy(p.keep(i, c.Worker), c.Values)
+		return
+	}
+	seen := p.bitmap(i)
+	for src := c.Values; ; src = p.keep(i, r) {
+		if r == p.spec.Workers-1 {
+			p.foldLast(i, src, r == 0, p.spec.Workers, out)
+			r++
+			break
+		}
+		p.fold(i, src, r == 0)
+		if r++; seen[r>>6]>>(r&63)&1 == 0 {
+			break
+		}
+	}
+	v.next = uint16(r)
+}
+
+// takeRest folds the contributions that are kept, although lower ranks have not
+// come and will not.
+func (p *Pool) takeRest(i int) {
+	if p.nkept == 0 {
+		return
+	}
+	v := &p.versions[i]
+	seen := p.bitmap(i)
+	first := v.next == 0
+	for r := int(v.next); r < p.spec.Workers; r++ {
+		if seen[r>>6]>>(r&63)&1 == 1 {
+			p.fold(i, p.keep(i, r), first)
+			first = false
+		}
+	}
+	v.next = uint16(p.spec.Workers)
+}
+
+// keep is where version i keeps the contribution of a rank above 0.
+func (p *Pool) keep(i, rank int) []byte {
+	off := (i*p.nkept + rank - 1) * p.stride
+	return p.kept[off : off+p.wire]
 }
 
 // setExponents and maxExponents combine as many exponents as the spec has.

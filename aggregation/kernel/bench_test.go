@@ -39,7 +39,7 @@ func benchFold[A Element](b *testing.B, s Spec) {
 				}
 				o := testOps[A](b, s, tier)
 				acc, src := make([]A, n), make([]byte, n*s.Type.Bytes())
-				b.SetBytes(int64(len(src) + 2*n*len(slotBytes[A]())))
+				b.SetBytes(int64(len(src) + 2*n*slotBytes[A]()))
 				for b.Loop() {
 					o.Fold(acc, src)
 				}

@@ -204,7 +204,7 @@ func FuzzLoops(f *testing.F) {
 }
 
 func fuzzLoops[A Element](t *testing.T, s Spec, have []cpu.Tier, shift int, data []byte) {
-	size, slotSize := s.Type.Bytes(), len(slotBytes[A]())
+	size, slotSize := s.Type.Bytes(), slotBytes[A]()
 	n := min(len(data)/(size+slotSize), 4096)
 	acc := make([]A, n)
 	plain := map[kind]Type{kindInt32: Int32, kindInt64: Int64, kindFloat32: Float32, kindFloat64: Float64}[kindOf[A]()]

@@ -9,7 +9,7 @@ type Type uint8
 const (
 	Int32    Type = iota // slot int32: sums may overflow
 	Int64                // slot int64: sums may overflow
-	Int8                 // slot int32: exact for 2^23 contributions, may overflow when encoded
+	Int8                 // slot int32: exact for 2^24 contributions, may overflow when encoded
 	Float32              // slot float32, rounded at every addition
 	Float64              // slot float64, rounded at every addition
 	Float16              // IEEE 754 binary16; slot float32, rounded to 16 bits once, when encoded
