@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"time"
 
 	"google.golang.org/grpc"
@@ -66,7 +67,7 @@ func New(o Options) (*Server, error) {
 		grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
-		grpc.UnaryInterceptor(s.intercept),
+		grpc.UnaryInterceptor(Guard(o.Logger)),
 	)
 	apiv1.RegisterJobServiceServer(s.grpc, &jobService{server: s})
 	apiv1.RegisterNICServiceServer(s.grpc, &nicService{server: s})
@@ -118,20 +119,22 @@ func (s *Server) setHealth(to healthpb.HealthCheckResponse_ServingStatus) {
 	}
 }
 
-// intercept logs calls that failed, and turns a panic of one call into that
-// call's error: a bug in showing must not stop the data plane.
-func (s *Server) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.logger.Error("call panicked", "method", info.FullMethod, "panic", fmt.Sprint(p))
-			resp, err = nil, status.Errorf(codes.Internal, "%s panicked: this is a bug of gradnic", info.FullMethod)
+// Guard is an interceptor that turns a panic of one call into that call's error,
+// since a bug in showing must not stop the data plane, and logs calls that failed.
+func Guard(logger *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				logger.Error("call panicked", "method", info.FullMethod, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				resp, err = nil, status.Errorf(codes.Internal, "%s panicked: this is a bug of gradnic, its log has more", info.FullMethod)
+			}
+		}()
+		resp, err = handler(ctx, req)
+		if err != nil {
+			logger.Info("call refused", "method", info.FullMethod, "err", err)
 		}
-	}()
-	resp, err = handler(ctx, req)
-	if err != nil {
-		s.logger.Info("call refused", "method", info.FullMethod, "err", err)
+		return resp, err
 	}
-	return resp, err
 }
 
 // ports returns the names of the NIC's ports by index.

@@ -80,6 +80,7 @@ func New(o Options) (*Server, error) {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.StatsHandler(watchConnections{}),
+		grpc.UnaryInterceptor(control.Guard(o.Logger)),
 		grpc.WaitForHandlers(true),
 	)
 	pb.RegisterSessionServer(s.grpc, s)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gradnic/dataplane"
+	"gradnic/internal/ncclstyle"
 )
 
 // Report is what a run measured. Its JSON is documented in docs/json.md.
@@ -41,17 +42,12 @@ type row struct {
 	warmup  bool
 }
 
-// algBW returns the bandwidth of an all-reduce of n float32 in 10^9 bytes per second; busBW scales it by 2(w-1)/w, as
-// nccl-tests defines it: what a ring would have carried on each link. What the NIC's links carry is algBW, each way.
-func algBW(n int, elapsed time.Duration) float64 {
-	if elapsed <= 0 {
-		return 0
+// line is an all-reduce of this run as a row of the table.
+func (r *Report) line(elapsed time.Duration, wrong int) ncclstyle.Row {
+	return ncclstyle.Row{
+		Bytes: 4 * int64(r.Elements), Elements: int64(r.Elements), Type: "float", RedOp: "sum",
+		Ranks: r.Workers, Time: elapsed, Wrong: int64(wrong),
 	}
-	return float64(4*n) / float64(elapsed.Nanoseconds())
-}
-
-func busBW(n, workers int, elapsed time.Duration) float64 {
-	return algBW(n, elapsed) * 2 * float64(workers-1) / float64(workers)
 }
 
 // summarise computes the figures of the whole run from its rows. The first all-reduce is not timed, but it is checked.
@@ -74,8 +70,8 @@ func (r *Report) summarise() {
 		median = (median + times[len(times)/2-1]) / 2
 	}
 	r.TimeUs = float64(median.Nanoseconds()) / 1000
-	r.AlgBW = algBW(r.Elements, median)
-	r.BusBW = busBW(r.Elements, r.Workers, median)
+	line := r.line(median, r.Wrong)
+	r.AlgBW, r.BusBW = line.AlgBW(), line.BusBW()
 }
 
 // Checked says whether any all-reduce came to its end.
@@ -104,8 +100,7 @@ func (r *Report) Table(w io.Writer) error {
 		p.f("#   loss       %.3g %% of the frames, in each direction of each port\n", 100*r.Loss)
 	}
 	p.f("#\n")
-	p.f("#%11s %12s %8s %7s %10s %8s %8s %7s %8s\n", "size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong", "#resent")
-	p.f("#%11s %12s %8s %7s %10s %8s %8s %7s %8s\n", "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "", "")
+	p.do(ncclstyle.WriteHeader)
 	shown := 0
 	for _, row := range r.rows {
 		if row.warmup {
@@ -114,11 +109,10 @@ func (r *Report) Table(w io.Writer) error {
 		if shown++; shown > maxRows {
 			continue
 		}
-		p.f(" %11d %12d %8s %7s %10.1f %8.3f %8.3f %7d %8d\n", 4*r.Elements, r.Elements, "float", "sum",
-			float64(row.elapsed.Nanoseconds())/1000, algBW(r.Elements, row.elapsed), busBW(r.Elements, r.Workers, row.elapsed), row.wrong, row.resent)
+		p.do(r.line(row.elapsed, row.wrong).Write)
 	}
 	if shown > maxRows {
-		p.f(" %11s (%d more)\n", "...", shown-maxRows)
+		p.f(" %12s  (%d more)\n", "...", shown-maxRows)
 	}
 	verdict := "OK"
 	if r.Wrong > 0 {
@@ -128,6 +122,7 @@ func (r *Report) Table(w io.Writer) error {
 	p.f("# Out of bounds values : %d %s\n", r.Wrong, verdict)
 	p.f("# Largest error        : %.3g (bound %.3g) against the float64 sum, every element of every worker\n", r.MaxAbsErr, r.Bound)
 	p.f("# Median bus bandwidth : %.3f GB/s\n", r.BusBW)
+	p.f("# Packets sent again   : %d\n", r.Resent)
 	p.f("#\n")
 	p.counters(&r.NIC)
 	return p.err
@@ -141,6 +136,12 @@ type printer struct {
 func (p *printer) f(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+func (p *printer) do(write func(io.Writer) error) {
+	if p.err == nil {
+		p.err = write(p.w)
 	}
 }
 
