@@ -136,6 +136,8 @@ var verdictTable = []struct {
 	{"udp, don't fragment", udp, set(20, 0x40, 0), TakenUDP},
 	{"udp, first fragment", udp, set(20, 0x20, 0), PassFragment},
 	{"udp, later fragment", udp, set(20, 0, 1), PassFragment},
+	{"udp, later fragment, highest offset bit", udp, set(20, 0x10, 0), PassFragment},
+	{"udp, reserved bit of the fragment field", udp, set(20, 0x80, 0), TakenUDP},
 	{"udp, later fragment with more to come", udp, set(20, 0x3f, 0xff), PassFragment},
 	{"udp, first fragment to another IP", udp, both(set(20, 0x20, 0), set(33, 2)), PassOther},
 	{"udp, options that spell our port", udp, options, PassOptions},
@@ -310,7 +312,7 @@ func TestPorts(t *testing.T) {
 		if err := st.SetPorts([]uint16{p}); err != nil {
 			t.Fatal(err)
 		}
-		for _, near := range []uint16{p, p + 1, p - 1, p + 64, p ^ 0x8000} {
+		for _, near := range []uint16{p, p + 1, p - 1, p + 64, p ^ 32, p ^ 0x8000} {
 			want := PassPort
 			if near == p {
 				want = TakenUDP
