@@ -119,6 +119,9 @@ func (c Config) Slots() int {
 	return 2*m*(t-1) + m
 }
 
+// Validate says whether [Join] would take the configuration.
+func (c Config) Validate() error { return c.setDefaults() }
+
 func (c *Config) setDefaults() error {
 	if c.Workers < 1 || c.Workers > MaxWorkers {
 		return fmt.Errorf("%d workers: legal are 1 to %d", c.Workers, MaxWorkers)

@@ -303,7 +303,6 @@ func TestLateWorker(t *testing.T) {
 // tampering is a link on which frames arrive that the worker must not believe.
 type tampering struct {
 	worker.FrameLink
-	forge [][]byte
 	queue [][]byte
 	made  int
 }

@@ -25,6 +25,7 @@ var verbs = []func() *cobra.Command{
 	newRemoveCmd,
 	newSetCmd,
 	newClearCmd,
+	newWorkerCmd,
 	newDemoCmd,
 	newBenchCmd,
 	newCodecCmd,

@@ -1,0 +1,99 @@
+package allreduce
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"gradnic/internal/npy"
+)
+
+// element is an element type of an array.
+type element = npy.Element
+
+// Names of the element types on the command line and, for float32, in the table
+// and in JSON, where NCCL's names stand.
+const (
+	typeInt32   = "int32"
+	typeFloat32 = "float32"
+)
+
+func ncclName(t string) string {
+	if t == typeFloat32 {
+		return "float"
+	}
+	return t
+}
+
+// rankMark in an input's name stands for the rank.
+const rankMark = "{rank}"
+
+func inputOf(pattern string, rank int) string {
+	return strings.ReplaceAll(pattern, rankMark, strconv.Itoa(rank))
+}
+
+// typeOf tells what a file holds.
+func typeOf(path string) (string, error) {
+	_, err := npy.Load[float32](path)
+	if err == nil {
+		return typeFloat32, nil
+	}
+	if !errors.Is(err, npy.ErrType) {
+		return "", err
+	}
+	if _, err := npy.Load[int32](path); err != nil {
+		return "", err
+	}
+	return typeInt32, nil
+}
+
+// random makes rank's array of n elements: int32 over their whole range, float32
+// from a normal distribution, as gradients nearly are.
+func random[T element](seed uint64, rank, n int) []T {
+	r := rand.New(rand.NewPCG(seed, uint64(rank)<<40^uint64(n)))
+	out := make([]T, n)
+	switch v := any(out).(type) {
+	case []int32:
+		for i := range v {
+			v[i] = int32(r.Uint32())
+		}
+	case []float32:
+		for i := range v {
+			v[i] = float32(r.NormFloat64())
+		}
+	}
+	return out
+}
+
+// source gives the arrays of all ranks, of one size.
+type source[T element] func(rank int) ([]T, error)
+
+func fromFiles[T element](pattern string) source[T] {
+	return func(rank int) ([]T, error) { return npy.Load[T](inputOf(pattern, rank)) }
+}
+
+func fromSeed[T element](seed uint64, n int) source[T] {
+	return func(rank int) ([]T, error) { return random[T](seed, rank, n), nil }
+}
+
+// load takes own's array, and with all those of every rank, in order.
+func (s source[T]) load(own, workers int, all bool) (mine []T, every [][]T, err error) {
+	if mine, err = s(own); err != nil || !all {
+		return mine, nil, err
+	}
+	for rank := range workers {
+		v := mine
+		if rank != own {
+			if v, err = s(rank); err != nil {
+				return nil, nil, fmt.Errorf("array of rank %d, to check the sum: %w", rank, err)
+			}
+		}
+		if len(v) != len(mine) {
+			return nil, nil, fmt.Errorf("rank %d has %d elements, rank %d has %d: all-reduce needs arrays of one length", rank, len(v), own, len(mine))
+		}
+		every = append(every, v)
+	}
+	return mine, every, nil
+}
