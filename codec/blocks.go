@@ -17,6 +17,20 @@ type blockCodec struct {
 	flits  int
 }
 
+// blocks is the number of blocks that n elements fill or begin. Blocks are of 16
+// or 32: a shift costs less than a division, which a short message would feel.
+func (c *blockCodec) blocks(n int) int {
+	shift := c.shift()
+	return (n + 1<<shift - 1) >> shift
+}
+
+func (c *blockCodec) shift() int {
+	if c.format.Block() == kernel.BFPBlock {
+		return 4
+	}
+	return 5
+}
+
 const (
 	sourceMX    = "OCP Microscaling Formats (MX) Specification v1.0"
 	poisonBlock = "the whole block decodes to NaN"
@@ -48,7 +62,7 @@ var blockCodecs = [...]*blockCodec{
 func (c *blockCodec) Info() Info { return c.info }
 
 func (c *blockCodec) MaxEncoded(n int) int {
-	blocks := (n + c.format.Block() - 1) / c.format.Block()
+	blocks := c.blocks(n)
 	if c.flits > 0 {
 		blocks = (blocks + c.flits - 1) / c.flits * c.flits
 	}
@@ -62,29 +76,29 @@ func (c *blockCodec) Encode(dst []byte, src []float32, _ *State) (int, error) {
 	}
 	dst = dst[:total]
 	if c.flits == 0 {
-		c.encode(dst, src)
+		c.encode(dst, src, c.blocks(len(src)))
 		return total, nil
 	}
 	group := c.flits * c.format.Block()
 	bytes := c.flits * (c.format.Width() + 1)
 	for len(src) >= group {
-		c.encode(dst[:bytes], src[:group])
+		c.encode(dst[:bytes], src[:group], c.flits)
 		dst, src = dst[bytes:], src[group:]
 	}
 	if len(src) > 0 {
 		var pad [512]float32
 		copy(pad[:], src)
-		c.encode(dst, pad[:group])
+		c.encode(dst, pad[:group], c.flits)
 	}
 	return total, nil
 }
 
-// encode fills dst with one plane of elements and one of scales.
-func (c *blockCodec) encode(dst []byte, src []float32) {
+// encode fills dst with one plane of the elements of so many blocks and one of
+// their scales.
+func (c *blockCodec) encode(dst []byte, src []float32, blocks int) {
 	block, width := c.format.Block(), c.format.Width()
-	blocks := len(dst) / (width + 1)
 	body, scales := dst[:blocks*width], dst[blocks*width:]
-	whole := len(src) / block
+	whole := len(src) >> c.shift()
 	kernel.EncodeBlocks(c.format, body[:whole*width], scales[:whole], src[:whole*block])
 	if whole < blocks {
 		var pad [kernel.MXBlock]float32
@@ -98,28 +112,27 @@ func (c *blockCodec) Decode(dst []float32, src []byte, _ *State) error {
 		return errLength
 	}
 	if c.flits == 0 {
-		c.decode(dst, src)
+		c.decode(dst, src, c.blocks(len(dst)))
 		return nil
 	}
 	group := c.flits * c.format.Block()
 	bytes := c.flits * (c.format.Width() + 1)
 	for len(dst) >= group {
-		c.decode(dst[:group], src[:bytes])
+		c.decode(dst[:group], src[:bytes], c.flits)
 		dst, src = dst[group:], src[bytes:]
 	}
 	if len(dst) > 0 {
-		c.decode(dst, src)
+		c.decode(dst, src, c.flits)
 	}
 	return nil
 }
 
-// decode reads one plane of elements and one of scales; dst may be shorter
-// than they are.
-func (c *blockCodec) decode(dst []float32, src []byte) {
+// decode reads one plane of the elements of so many blocks and one of their
+// scales; dst may be shorter than they are.
+func (c *blockCodec) decode(dst []float32, src []byte, blocks int) {
 	block, width := c.format.Block(), c.format.Width()
-	blocks := len(src) / (width + 1)
 	body, scales := src[:blocks*width], src[blocks*width:]
-	whole := len(dst) / block
+	whole := len(dst) >> c.shift()
 	kernel.DecodeBlocks(c.format, dst[:whole*block], body[:whole*width], scales[:whole])
 	if rest := dst[whole*block:]; len(rest) > 0 {
 		var pad [kernel.MXBlock]float32

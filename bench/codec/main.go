@@ -98,6 +98,6 @@ func add(r *report.Report, rows []result) {
 			note = fmt.Sprintf("misses %g GB/s", least)
 		}
 		r.Add(report.Row{Name: name, Unit: "GB/s", Against: fmt.Sprintf("copy/%d", row.Elements), Goal: goal,
-			Bound: bound(row, median, near[row.Codec+row.Way]), Note: note}, row.Values, row.Yardstick)
+			Bound: bound(row, median, near[row.Codec+row.Way], report.Median(row.Yardstick)), Note: note}, row.Values, row.Yardstick)
 	}
 }

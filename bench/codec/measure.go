@@ -136,6 +136,8 @@ func goals(r result) (share, rate float64) {
 		return 0, 0
 	}
 	switch {
+	case r.Elements < nearElements: // a packet: the fixed cost of a call counts, the goals are about rates
+		return 0, 0
 	case r.Codec == "bfp16":
 		return 0.5, 20
 	case r.Elements == 1<<20 && strings.HasPrefix(r.Codec, "mx"):
@@ -163,13 +165,13 @@ var work = map[string]string{
 	"lossless/encode": "Huffman coding of four planes", "lossless/decode": "Huffman decoding of four planes",
 }
 
-// bound says what keeps a row from being faster, from the rate of the same codec near by.
-func bound(r result, median, near float64) string {
+// bound says what keeps a row from being faster, from the rate of the same codec near by and that of copy.
+func bound(r result, median, near, yard float64) string {
 	what := work[r.Codec+"/"+r.Way]
 	switch {
 	case r.Elements < nearElements && median < 0.8*near:
 		return fmt.Sprintf("the fixed cost of a call (long messages in cache: %.3g GB/s)", near)
-	case r.Elements > nearElements && median < 0.75*near:
+	case r.Elements > nearElements && median < 0.75*near && median > 0.3*yard:
 		return fmt.Sprintf("memory (in cache: %.3g GB/s)", near)
 	case what == "":
 		return "instructions"
