@@ -15,6 +15,9 @@ import (
 // publishEvery is how many busy rounds may pass before the counters are published.
 const publishEvery = 16
 
+// kickStall is how many kicks in a row may move nothing before a lane stops to insist.
+const kickStall = 16
+
 // lane owns a queue of every port, a range of chunks and a shard of slots. All fields but the mailbox, the rings, the
 // sleeping flag and what is published belong to the lane's goroutine (or, before Start and after the lane's end, to
 // whoever holds the NIC's lock).
@@ -69,6 +72,7 @@ type laneQueue struct {
 	limit   int // most frames posted and not completed
 	sending int // frames posted and not completed
 	failed  bool
+	stalled int // kicks in a row that moved nothing
 }
 
 // lanePort is what a lane knows of a port.
@@ -179,9 +183,9 @@ func (l *lane) flush() int {
 		q := &l.queues[i]
 		if q.sending > 0 {
 			work += l.reap(q)
-			if q.TxPending() > 0 {
+			if left := q.TxPending(); left > 0 {
 				l.kick(q)
-				work++
+				work += l.progress(q, left)
 			}
 		}
 		if q.filled < q.target {
@@ -192,6 +196,24 @@ func (l *lane) flush() int {
 		l.toPeers()
 	}
 	return work
+}
+
+// progress returns 1 as long as it is worth to kick a queue again at once: until kickStall kicks in a row moved nothing.
+// Then the lane may sleep, and tries again after heldPoll.
+func (l *lane) progress(q *laneQueue, before int) int {
+	if q.failed {
+		q.stalled = kickStall
+		return 0
+	}
+	if q.TxPending() < before {
+		q.stalled = 0
+		return 1
+	}
+	if q.stalled < kickStall {
+		q.stalled++
+		return 1
+	}
+	return 0
 }
 
 // refill tops up a queue's fill ring from the free stack, in batches.

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heldPoll bounds the sleep of a lane that holds back frames.
+// heldPoll bounds the sleep of a lane that holds back frames, or has posted frames that the kernel does not take.
 const heldPoll = time.Millisecond
 
 var wakeValue = [8]byte{1} // eventfd takes a native-endian 1; 1 in the last byte would wake as well
@@ -55,7 +55,7 @@ func (l *lane) sleep() {
 		return
 	}
 	timeout := -1
-	if l.held > 0 {
+	if l.held > 0 || l.unsentFrames() {
 		timeout = int(heldPoll / time.Millisecond)
 	}
 	// Poll, not a raw system call: the runtime must know, or the collector would wait for this thread.
@@ -79,6 +79,16 @@ func (l *lane) sleep() {
 	}
 	l.updateNow()
 	l.lastWork = l.now
+}
+
+// unsentFrames is true when a transmit ring still has frames that the kernel has not taken.
+func (l *lane) unsentFrames() bool {
+	for i := range l.queues {
+		if q := &l.queues[i]; q.sending > 0 && q.TxPending() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *lane) queuePending() bool {
