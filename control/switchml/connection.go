@@ -10,15 +10,17 @@ import (
 
 // connection is one client's transport. SwitchML's calls carry no identity that
 // lasts, so its end is the only sign that a worker has died.
-type connection struct{ endedAt atomic.Int64 } // unix nanoseconds; 0: alive
+type connection struct {
+	began   int64        // both in nanoseconds since the server was made
+	endedAt atomic.Int64 // 0: alive
+}
 
-// ended says whether the connection has ended, and when. Nil never ends.
-func (c *connection) ended() (bool, time.Time) {
-	if c == nil {
-		return false, time.Time{}
-	}
-	at := c.endedAt.Load()
-	return at != 0, time.Unix(0, at)
+// ended says whether the connection has ended. Nil, an unknown one, never has.
+func (c *connection) ended() bool { return c != nil && c.endedAt.Load() != 0 }
+
+// beganAfter says whether c began when other had ended.
+func (c *connection) beganAfter(other *connection) bool {
+	return c != nil && other.ended() && c.began > other.endedAt.Load()
 }
 
 type connectionKey struct{}
@@ -28,19 +30,22 @@ func connectionOf(ctx context.Context) *connection {
 	return c
 }
 
-// watchConnections is a stats.Handler that only knows when connections end.
-type watchConnections struct{}
+// watchConnections is a stats.Handler that only knows when connections begin and
+// end, by a clock that nobody sets.
+type watchConnections struct{ epoch time.Time }
 
 var _ stats.Handler = watchConnections{}
 
-func (watchConnections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
-	return context.WithValue(ctx, connectionKey{}, &connection{})
+func (w watchConnections) now() int64 { return int64(time.Since(w.epoch)) }
+
+func (w watchConnections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+	return context.WithValue(ctx, connectionKey{}, &connection{began: w.now()})
 }
 
-func (watchConnections) HandleConn(ctx context.Context, s stats.ConnStats) {
+func (w watchConnections) HandleConn(ctx context.Context, s stats.ConnStats) {
 	if _, end := s.(*stats.ConnEnd); end {
 		if c := connectionOf(ctx); c != nil {
-			c.endedAt.Store(time.Now().UnixNano())
+			c.endedAt.Store(max(1, w.now()))
 		}
 	}
 }

@@ -26,7 +26,6 @@ const DefaultPort = 50099
 const (
 	DefaultJob   = "switchml"
 	DefaultSlots = dataplane.MaxSlots // as the real switch has
-	DefaultGrace = 10 * time.Second
 )
 
 // Options configure a Server.
@@ -37,8 +36,6 @@ type Options struct {
 	Job string
 	// Slots is the pool of a session; 0: DefaultSlots.
 	Slots int
-	// Grace is how long a Broadcast outlives its root's connection; 0: DefaultGrace.
-	Grace time.Duration
 	// Logger takes each session and each refusal with its reason; nil discards.
 	Logger *slog.Logger
 }
@@ -65,13 +62,10 @@ func New(o Options) (*Server, error) {
 	if o.Slots == 0 {
 		o.Slots = DefaultSlots
 	}
-	if o.Grace == 0 {
-		o.Grace = DefaultGrace
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, logger: o.Logger, meetings: newMeetings(o.Grace)}
+	s := &Server{options: o, logger: o.Logger, meetings: newMeetings()}
 	s.grpc = grpc.NewServer(
 		grpc.MaxRecvMsgSize(64<<10), // 512 queue pairs of an RDMA session are 5 KiB
 		grpc.MaxConcurrentStreams(64),
@@ -79,7 +73,7 @@ func New(o Options) (*Server, error) {
 		// A host that loses power sends no FIN: ask, so that its rank does not wait for ever.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.StatsHandler(watchConnections{}),
+		grpc.StatsHandler(watchConnections{epoch: time.Now()}),
 		grpc.UnaryInterceptor(control.Guard(o.Logger)),
 		grpc.WaitForHandlers(true),
 	)

@@ -252,8 +252,7 @@ func TestDeadRootOverGRPC(t *testing.T) {
 		if len(rounds) != 1 {
 			t.Fatalf("%d rounds", len(rounds))
 		}
-		ended, _ := rounds[0].root.ended()
-		return ended
+		return rounds[0].root.ended()
 	})
 	r.joinAll(t, 2, 99) // the new root's value, not 1: joinAll checks
 }

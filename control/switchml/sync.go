@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/bits"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,9 +19,7 @@ const (
 // meetings is where ranks meet. Callers do not name a session, so the number of
 // workers is all that keeps two sessions apart.
 type meetings struct {
-	now   func() time.Time
-	grace time.Duration // how long a round outlives its root's connection
-	stop  chan struct{} // closed when the server stops
+	stop chan struct{} // closed when the server stops
 
 	mu       sync.Mutex
 	barriers map[int]*barrier // by number of workers
@@ -47,9 +44,9 @@ type round struct {
 	root   *connection   // that the value came by; nil: unknown
 }
 
-func newMeetings(grace time.Duration) *meetings {
+func newMeetings() *meetings {
 	return &meetings{
-		now: time.Now, grace: grace, stop: make(chan struct{}),
+		stop:     make(chan struct{}),
 		barriers: map[int]*barrier{}, rounds: map[circle][]*round{},
 	}
 }
@@ -103,9 +100,10 @@ var errStopping = status.Error(codes.Unavailable, "the controller is stopping")
 // broadcast returns root's value of the caller's round. The root does not wait.
 //
 // Two things end a round early. A caller that waits for the root and goes away
-// leaves it. And a round whose root's connection has ended although not every
-// rank has come, is dropped when the root calls again or grace has passed: that
-// root has died, and a rank that comes later belongs to the root's next life.
+// leaves it. And a round that is not complete although its root's connection has
+// ended is the round of a root that died, for a client keeps its connection and
+// its root waits in a barrier after this: it is dropped when the root calls again,
+// or a rank whose connection began later and who thus belongs to the next life.
 func (m *meetings) broadcast(ctx context.Context, rank, workers, root int, value uint64) (uint64, error) {
 	switch {
 	case workers < 1 || workers > maxWorkers:
@@ -119,7 +117,7 @@ func (m *meetings) broadcast(ctx context.Context, rank, workers, root int, value
 	bit := uint32(1) << rank
 
 	m.mu.Lock()
-	m.dropOrphans(key, rank == root)
+	m.dropOrphans(key, rank == root, connectionOf(ctx))
 	var r *round
 	for _, old := range m.rounds[key] {
 		if old.joined&bit == 0 {
@@ -168,12 +166,12 @@ func (m *meetings) broadcast(ctx context.Context, rank, workers, root int, value
 	return 0, err
 }
 
-// dropOrphans removes the rounds that a dead root left half done. m.mu is held.
-func (m *meetings) dropOrphans(key circle, rootCalls bool) {
+// dropOrphans removes the rounds that a dead root left half done, as far as the
+// caller is not of the same life. m.mu is held.
+func (m *meetings) dropOrphans(key circle, rootCalls bool, caller *connection) {
 	for i := 0; i < len(m.rounds[key]); {
 		r := m.rounds[key][i]
-		ended, when := r.root.ended()
-		if ended && (rootCalls || m.now().Sub(when) >= m.grace) {
+		if r.root.ended() && (rootCalls || caller.beganAfter(r.root)) {
 			m.drop(key, r) // nobody waits in it: its value is there
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 
 func TestBarrierOpensForAll(t *testing.T) {
 	for _, workers := range []int{1, 2, 8, 32} {
-		m := newMeetings(time.Second)
+		m := newMeetings()
 		for round := range 3 {
 			errs := make(chan error, workers)
 			for range workers {
@@ -38,7 +38,7 @@ func TestBarrierOpensForAll(t *testing.T) {
 // A caller that goes away must not count: otherwise the next round opens too early, or the ranks wedge.
 func TestBarrierForgetsWhoWentAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMeetings(time.Second)
+		m := newMeetings()
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error)
 		go func() { gone <- m.barrier(ctx, 3) }()
@@ -72,7 +72,7 @@ func TestBarrierForgetsWhoWentAway(t *testing.T) {
 // Barriers of different sizes are different barriers.
 func TestBarriersOfTwoSizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMeetings(time.Second)
+		m := newMeetings()
 		two, three := make(chan error, 2), make(chan error, 3)
 		go func() { two <- m.barrier(t.Context(), 2) }()
 		for range 2 {
@@ -93,7 +93,7 @@ func TestBarriersOfTwoSizes(t *testing.T) {
 
 func TestStopSendsWaitersAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMeetings(time.Second)
+		m := newMeetings()
 		errs := make(chan error, 2)
 		go func() { errs <- m.barrier(t.Context(), 2) }()
 		go func() {
@@ -120,7 +120,7 @@ func TestBroadcastMatchesKthCalls(t *testing.T) {
 		root := rapid.IntRange(0, workers-1).Draw(r, "root")
 		calls := rapid.IntRange(1, 6).Draw(r, "calls")
 		seed := rapid.Uint64().Draw(r, "seed")
-		m := newMeetings(time.Second)
+		m := newMeetings()
 		var wg sync.WaitGroup
 		errs := make(chan error, workers)
 		for rank := range workers {
@@ -148,7 +148,7 @@ func TestBroadcastMatchesKthCalls(t *testing.T) {
 }
 
 func TestBroadcastForgetsWhoWentAway(t *testing.T) {
-	m := newMeetings(time.Second)
+	m := newMeetings()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := m.broadcast(ctx, 1, 3, 0, 0); !errors.Is(err, status.FromContextError(context.Canceled).Err()) && status.Code(err) != codes.Canceled {
@@ -164,56 +164,58 @@ func withConnection(c *connection) context.Context {
 	return context.WithValue(context.Background(), connectionKey{}, c)
 }
 
-// All ranks are killed in the middle of a Broadcast and start again. The public
-// controller would pair the new ranks with the old round.
+// All ranks are killed in the middle of a Broadcast and start again, in whatever
+// order. The public controller would pair the new ranks with the old round.
 func TestRestartInTheMiddleOfBroadcast(t *testing.T) {
-	now := time.Unix(1000, 0)
-	m := newMeetings(10 * time.Second)
-	m.now = func() time.Time { return now }
-	old := &connection{}
-	for rank, ctx := range map[int]context.Context{0: withConnection(old)} {
-		if v, err := m.broadcast(ctx, rank, 3, 0, 111); v != 111 || err != nil {
-			t.Fatal(v, err)
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
+		m := newMeetings()
+		old := &connection{began: 1}
+		for _, rank := range []int{0, 1} { // rank 2 never came
+			if v, err := m.broadcast(withConnection(old), rank, 3, 0, 111); v != 111 || err != nil {
+				t.Fatal(v, err)
+			}
 		}
-	}
-	if v, err := m.broadcast(context.Background(), 1, 3, 0, 0); v != 111 || err != nil {
-		t.Fatal(v, err)
-	}
-	old.endedAt.Store(now.UnixNano()) // and rank 2 never came
+		old.endedAt.Store(10)
 
-	// Soon after, only the root's new call says that it lives again.
-	fresh := &connection{}
-	if v, err := m.broadcast(withConnection(fresh), 0, 3, 0, 222); v != 222 || err != nil {
-		t.Fatal(v, err)
-	}
-	for _, rank := range []int{1, 2} {
-		if v, err := m.broadcast(context.Background(), rank, 3, 0, 0); v != 222 || err != nil {
-			t.Errorf("rank %d got %d, %v", rank, v, err)
+		var wg sync.WaitGroup
+		for _, rank := range order {
+			fresh := withConnection(&connection{began: int64(20 + rank)})
+			if rank == order[0] {
+				// The first of the new life is there before the others.
+				started := make(chan struct{})
+				wg.Go(func() {
+					close(started)
+					if v, err := m.broadcast(fresh, rank, 3, 0, 222); v != 222 || err != nil {
+						t.Errorf("order %v: rank %d got %d, %v", order, rank, v, err)
+					}
+				})
+				<-started
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			wg.Go(func() {
+				if v, err := m.broadcast(fresh, rank, 3, 0, 222); v != 222 || err != nil {
+					t.Errorf("order %v: rank %d got %d, %v", order, rank, v, err)
+				}
+			})
 		}
-	}
-	if !m.idle() {
-		t.Error("something is left")
+		wg.Wait()
+		if !m.idle() {
+			t.Errorf("order %v: something is left", order)
+		}
 	}
 }
 
-func TestOrphanOutlivesItsRootForAWhile(t *testing.T) {
-	now := time.Unix(1000, 0)
-	m := newMeetings(10 * time.Second)
-	m.now = func() time.Time { return now }
-	root := &connection{}
-	if _, err := m.broadcast(withConnection(root), 0, 3, 0, 7); err != nil {
+// A root that ended does not take its value from a rank that was there before.
+func TestRankOfTheSameLifeGetsTheValue(t *testing.T) {
+	m := newMeetings()
+	root, slow := &connection{began: 1}, &connection{began: 9}
+	if _, err := m.broadcast(withConnection(root), 0, 2, 0, 7); err != nil {
 		t.Fatal(err)
 	}
-	root.endedAt.Store(now.UnixNano()) // a client that connects anew for each call
-	now = now.Add(9 * time.Second)
-	if v, err := m.broadcast(context.Background(), 1, 3, 0, 0); v != 7 || err != nil {
-		t.Fatalf("within the grace: %d, %v", v, err)
-	}
-	now = now.Add(time.Second)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if v, err := m.broadcast(ctx, 2, 3, 0, 0); status.Code(err) != codes.Canceled {
-		t.Fatalf("after the grace: %d, %v", v, err)
+	root.endedAt.Store(10)
+	if v, err := m.broadcast(withConnection(slow), 1, 2, 0, 0); v != 7 || err != nil {
+		t.Fatalf("got %d, %v", v, err)
 	}
 	if !m.idle() {
 		t.Error("something is left")
@@ -221,7 +223,7 @@ func TestOrphanOutlivesItsRootForAWhile(t *testing.T) {
 }
 
 func TestMeetingsRefuse(t *testing.T) {
-	m := newMeetings(time.Second)
+	m := newMeetings()
 	for _, workers := range []int{0, 33, 1 << 31} {
 		if err := m.barrier(t.Context(), workers); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("barrier of %d: %v", workers, err)
