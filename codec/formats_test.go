@@ -208,7 +208,7 @@ func TestQSGDHasNoBias(t *testing.T) {
 			sum[i] += float64(v) - float64(x[i])
 		}
 	}
-	step := float64(THCNorm(x)) / 127
+	step := math.Sqrt(kernel.SumSquares(x)) / 127
 	for i, s := range sum { // five standard deviations of at most step/2
 		if math.Abs(s/rounds) > 5*step/2/math.Sqrt(rounds) {
 			t.Fatalf("element %d: mean error %g, step %g", i, s/rounds, step)
@@ -251,11 +251,14 @@ func TestTHCSumsWithoutDecoding(t *testing.T) {
 		workers := min(8, h.MaxWorkers())
 		want := make([]float64, n)
 		var xs [][]float32
-		norm := float32(0)
+		norms, own := make([]float32, THCBlocks(n)), make([]float32, THCBlocks(n))
 		for w := range workers {
 			x := gaussian(n, 1e-3, uint64(w)+50)
 			xs = append(xs, x)
-			norm = max(norm, THCNorm(x))
+			THCNorms(own, x)
+			for i, v := range own {
+				norms[i] = max(norms[i], v)
+			}
 			for i, v := range x {
 				want[i] += float64(v)
 			}
@@ -269,11 +272,11 @@ func TestTHCSumsWithoutDecoding(t *testing.T) {
 			for w, x := range xs {
 				st := &State{Seed: 99, Round: uint64(r), Worker: uint32(w)}
 				idx := make([]byte, len(acc)/2)
-				h.Encode(idx, x, norm, st)
+				h.Encode(idx, x, norms, st)
 				h.Add(acc, idx)
 			}
 			y := make([]float32, n)
-			h.DecodeSum(y, acc, workers, norm, &State{Seed: 99, Round: uint64(r)})
+			h.DecodeSum(y, acc, workers, norms, &State{Seed: 99, Round: uint64(r)})
 			for i, v := range y {
 				mean[i] += float64(v) / rounds
 				energy += want[i] * want[i]
@@ -291,21 +294,41 @@ func TestTHCSumsWithoutDecoding(t *testing.T) {
 	}
 }
 
+// A block that one worker cannot send, or that is zero at all, stays apart.
+func TestTHCBlocksStandAlone(t *testing.T) {
+	x := gaussian(3000, 1, 3)
+	x[1030] = float32(math.NaN())
+	clear(x[2048:])
+	y := roundTrip(t, named(t, "thc"), x, &State{Seed: 1})
+	for i, v := range y {
+		switch {
+		case i < 1024 && !(math.Abs(float64(v)-float64(x[i])) < 1.5):
+			t.Fatalf("element %d: %g became %g", i, x[i], v)
+		case i >= 1024 && i < 2048 && v == v:
+			t.Fatalf("element %d beside a NaN became %g", i, v)
+		case i >= 2048 && v != 0:
+			t.Fatalf("zero %d became %g", i, v)
+		}
+	}
+}
+
 // The codec is THC with one worker.
 func TestTHCCodecIsTHC(t *testing.T) {
 	x := gaussian(2500, 1, 3)
 	st := &State{Seed: 5, Round: 9, Worker: 4}
 	msg := encode(t, named(t, "thc"), x, st)
-	norm := THCNorm(x)
+	norms, tail := make([]float32, 3), make([]byte, 12)
+	THCNorms(norms, x)
+	kernel.PutFloats(tail, norms)
 	idx := make([]byte, THCPadded(len(x))/2)
-	thc30.Encode(idx, x, norm, st)
-	if !bytes.Equal(msg[4:], idx) || math.Float32frombits(binary.LittleEndian.Uint32(msg)) != norm {
-		t.Fatal("the message is not norm and indices")
+	thc30.Encode(idx, x, norms, st)
+	if !bytes.Equal(msg, append(bytes.Clone(idx), tail...)) {
+		t.Fatal("the message is not indices and norms")
 	}
 	acc := make([]uint8, 2*len(idx))
 	thc30.Add(acc, idx)
 	a, b := make([]float32, len(x)), make([]float32, len(x))
-	thc30.DecodeSum(a, acc, 1, norm, st)
+	thc30.DecodeSum(a, acc, 1, norms, st)
 	if err := named(t, "thc").Decode(b, msg, st); err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,15 @@ import (
 // THC is homomorphic compression with a lookup table (Li et al., "THC:
 // Accelerating distributed deep learning using tensor homomorphic
 // compression", NSDI 2024): workers agree on the largest norm, each turns its
-// message with the same random transform and sends a 4-bit index an element;
+// elements with the same random transform and sends a 4-bit index an element;
 // the aggregator looks the indices up in a table of small integers and adds
 // those; the workers turn the sum back. So the sum costs one table and one
 // integer addition an element and loses nothing.
 //
-// Messages are padded with zeros to whole blocks of 1024.
+// The transform and the norm are those of blocks of 1024 elements, because
+// layers of a model differ in scale by far: one norm for all would leave most
+// blocks with few levels and cut others off. A message is padded with zeros to
+// whole blocks.
 type THC struct {
 	// Granularity is the largest table value; n workers sum to at most
 	// n * Granularity.
@@ -62,41 +65,68 @@ func THCPadded(n int) int {
 	return (n + kernel.HadamardBlock - 1) / kernel.HadamardBlock * kernel.HadamardBlock
 }
 
-// THCNorm is what workers exchange first and take the maximum of: the 2-norm
-// of the message, rounded to float32. It is not finite when an element is not.
-func THCNorm(src []float32) float32 {
-	return float32(math.Sqrt(kernel.SumSquares(src)))
+// THCBlocks is the number of blocks, and of norms, of a message of n.
+func THCBlocks(n int) int { return THCPadded(n) / kernel.HadamardBlock }
+
+// THCNorms writes what workers exchange first and take the maximum of: the
+// 2-norm of every block. It is 0 where the norm is below 2^-100 (such a block
+// counts as zeros) and the infinity where it is 2^120 or more or the block is
+// not finite (such a block comes back as NaN). len(norms) must be
+// THCBlocks(len(src)).
+func THCNorms(norms []float32, src []float32) {
+	if len(norms) != THCBlocks(len(src)) {
+		panic("codec: THCNorms: not one norm a block")
+	}
+	for i := range norms {
+		block := src[i*kernel.HadamardBlock : min((i+1)*kernel.HadamardBlock, len(src))]
+		norms[i] = thcNorm(block)
+	}
 }
 
-// A message with a norm below thcLeast counts as zeros, one with a norm of
-// thcMost or more as not finite: in between no step of the transform underflows
-// or overflows.
+func thcNorm(block []float32) float32 {
+	norm := float32(math.Sqrt(kernel.SumSquares(block)))
+	switch {
+	case !(norm < thcMost):
+		return float32(math.Inf(1))
+	case norm < thcLeast:
+		return 0
+	}
+	return norm
+}
+
+// In between no step of the transform underflows or overflows.
 const (
 	thcLeast = 0x1p-100
 	thcMost  = 0x1p120
 )
 
 // Encode writes the indices of src, two in a byte with the first in the low
-// half: len(dst) must be THCPadded(len(src))/2. norm is the maximum over the
-// workers of THCNorm; it must be in [2^-100, 2^120) (below that a message
-// counts as zeros and there is nothing to send, above it is not finite). st gives Seed and
-// Round, alike at all workers, and Worker.
-func (t *THC) Encode(dst []byte, src []float32, norm float32, st *State) {
-	padded := THCPadded(len(src))
-	if len(dst) != padded/2 {
-		panic("codec: THC.Encode: dst is not half a byte an element")
+// half: len(dst) must be THCPadded(len(src))/2. norms are the maxima over the
+// workers of THCNorms. st gives Seed and Round, alike at all workers, and
+// Worker.
+func (t *THC) Encode(dst []byte, src, norms []float32, st *State) {
+	if len(dst) != THCPadded(len(src))/2 || len(norms) != THCBlocks(len(src)) {
+		panic("codec: THC.Encode: dst is not half a byte an element, or norms are not one a block")
+	}
+	for b, norm := range norms {
+		lo := b * kernel.HadamardBlock
+		t.encode(dst[lo/2:(lo+kernel.HadamardBlock)/2], src[lo:min(lo+kernel.HadamardBlock, len(src))], norm, b, st)
+	}
+}
+
+// encode does block number b.
+func (t *THC) encode(dst []byte, src []float32, norm float32, b int, st *State) {
+	if norm == 0 || norm-norm != 0 {
+		clear(dst)
+		return
 	}
 	signs, round := st.stream(purposeSigns), st.stream(purposeRounding)
-	scale := float32(math.Sqrt(float64(padded)) / float64(norm))
+	signs.Base, round.Base = uint32(b*kernel.HadamardBlock/128), uint32(b*kernel.HadamardBlock/4)
 	var x [kernel.HadamardBlock]float32
-	for b := 0; b < padded; b += kernel.HadamardBlock {
-		clear(x[copy(x[:], src[b:]):])
-		signs.Base = uint32(b / 128)
-		kernel.FlipSigns(x[:], &signs)
-		kernel.Hadamard(x[:])
-		round.Base = uint32(b / 4)
-		kernel.RoundTable(dst[b/2:(b+kernel.HadamardBlock)/2], x[:], scale, &t.table, &round)
-	}
+	copy(x[:], src)
+	kernel.FlipSigns(x[:], &signs)
+	kernel.Hadamard(x[:])
+	kernel.RoundTable(dst, x[:], 32/norm, &t.table, &round)
 }
 
 // Add looks the indices up and adds the values to acc, which has one byte a
@@ -111,63 +141,65 @@ func (t *THC) Add(acc []uint8, indices []byte) {
 func (t *THC) MaxWorkers() int { return 255 / t.Granularity }
 
 // DecodeSum turns the sum of workers messages back: dst gets an estimate of
-// the sum of their sources. len(acc) must be THCPadded(len(dst)); norm and the
+// the sum of their sources. len(acc) must be THCPadded(len(dst)); norms and the
 // Seed and Round of st are those of Encode.
-func (t *THC) DecodeSum(dst []float32, acc []uint8, workers int, norm float32, st *State) {
-	padded := THCPadded(len(dst))
-	if len(acc) != padded {
-		panic("codec: THC.DecodeSum: acc is not one byte a padded element")
+func (t *THC) DecodeSum(dst []float32, acc []uint8, workers int, norms []float32, st *State) {
+	if len(acc) != THCPadded(len(dst)) || len(norms) != THCBlocks(len(dst)) {
+		panic("codec: THC.DecodeSum: acc is not one byte a padded element, or norms are not one a block")
+	}
+	for b, norm := range norms {
+		lo := b * kernel.HadamardBlock
+		t.decode(dst[lo:min(lo+kernel.HadamardBlock, len(dst))], acc[lo:lo+kernel.HadamardBlock], workers, norm, b, st)
+	}
+}
+
+// decode does block number b.
+func (t *THC) decode(dst []float32, acc []uint8, workers int, norm float32, b int, st *State) {
+	switch {
+	case norm == 0:
+		clear(dst)
+		return
+	case norm-norm != 0:
+		for i := range dst {
+			dst[i] = float32(math.NaN())
+		}
+		return
 	}
 	signs := st.stream(purposeSigns)
-	scale := float32(float64(norm) / math.Sqrt(float64(padded)))
-	step := 2 * t.T / float32(t.Granularity)
-	offset := float32(workers) * t.T
+	signs.Base = uint32(b * kernel.HadamardBlock / 128)
 	var x [kernel.HadamardBlock]float32
-	for b := 0; b < padded; b += kernel.HadamardBlock {
-		t.restore(&x, acc[b:b+kernel.HadamardBlock], step, offset, scale)
-		signs.Base = uint32(b / 128)
-		kernel.FlipSigns(x[:], &signs)
-		copy(dst[b:], x[:])
-	}
-}
-
-// restore turns one block of sums back, up to the signs.
-func (t *THC) restore(x *[kernel.HadamardBlock]float32, acc []uint8, step, offset, scale float32) {
-	kernel.AffineUint8(x[:], acc, step, offset, scale)
+	kernel.AffineUint8(x[:], acc, 2*t.T/float32(t.Granularity), float32(workers)*t.T, norm/32)
 	kernel.Hadamard(x[:])
+	kernel.FlipSigns(x[:], &signs)
+	copy(dst, x[:])
 }
 
-// thcCodec is THC between two ends: the sender's own norm goes ahead of the
-// indices as a little-endian float32. The infinity stands for a message that
-// is not finite and comes back as NaN; 0 for one of zeros.
+// thcCodec is THC between two ends: the message has the indices of all blocks,
+// then the sender's own norms as little-endian float32.
 type thcCodec struct{}
 
 func (thcCodec) Info() Info {
-	return Info{Name: "thc", ID: IDTHC, Bits: 4, Block: kernel.HadamardBlock, Fixed: true, Stochastic: true, Feedback: true, Sums: true, Vector: true,
-		Bound:     "0.44 norm sqrt(1024/n) + 2-norm of the block of 1024: a worst case that random signs make very unlikely",
-		NonFinite: "the whole message decodes to NaN, also when its norm is 2^120 or more",
+	return Info{Name: "thc", ID: IDTHC, Bits: 4 + 32./kernel.HadamardBlock, Block: kernel.HadamardBlock, Fixed: true, Stochastic: true, Feedback: true, Sums: true, Vector: true,
+		Bound:     "1.44 times the 2-norm of the block: a worst case that random signs make very unlikely; norms below 2^-100 become zeros",
+		NonFinite: "the whole block decodes to NaN, also when its norm is 2^120 or more",
 		Source:    "Li et al., THC, NSDI 2024; 16 levels, granularity 30; Philox4x32-10 decides"}
 }
 
-func (thcCodec) MaxEncoded(n int) int { return 4 + THCPadded(n)/2 }
+func (thcCodec) MaxEncoded(n int) int { return THCPadded(n)/2 + 4*THCBlocks(n) }
 
 func (c thcCodec) Encode(dst []byte, src []float32, st *State) (int, error) {
 	total := c.MaxEncoded(len(src))
 	if len(dst) < total {
 		return 0, ErrBuffer
 	}
-	norm := THCNorm(src)
-	switch {
-	case !(norm < thcMost):
-		norm = float32(math.Inf(1))
-		clear(dst[4:total])
-	case norm < thcLeast:
-		norm = 0
-		clear(dst[4:total])
-	default:
-		thc30.Encode(dst[4:total], src, norm, st)
+	indices := THCPadded(len(src)) / 2
+	for b := range THCBlocks(len(src)) {
+		lo := b * kernel.HadamardBlock
+		block := src[lo:min(lo+kernel.HadamardBlock, len(src))]
+		norm := thcNorm(block)
+		thc30.encode(dst[lo/2:(lo+kernel.HadamardBlock)/2], block, norm, b, st)
+		binary.LittleEndian.PutUint32(dst[indices+4*b:], math.Float32bits(norm))
 	}
-	binary.LittleEndian.PutUint32(dst, math.Float32bits(norm))
 	return total, nil
 }
 
@@ -175,53 +207,32 @@ func (c thcCodec) Decode(dst []float32, src []byte, st *State) error {
 	if len(src) != c.MaxEncoded(len(dst)) {
 		return errLength
 	}
-	bits := binary.LittleEndian.Uint32(src)
-	norm := math.Float32frombits(bits)
-	switch {
-	case bits > 0x7f800000 || bits != 0 && norm < thcLeast || bits != 0x7f800000 && norm >= thcMost:
-		return errReserved
-	case bits == 0:
-		clear(dst)
-		return nil
-	case bits == 0x7f800000:
-		for i := range dst {
-			dst[i] = float32(math.NaN())
-		}
-		return nil
-	}
-	src = src[4:]
+	norms := src[THCPadded(len(dst))/2:]
 	var acc [kernel.HadamardBlock]uint8
-	signs := st.stream(purposeSigns)
-	t := &thc30
-	scale := float32(float64(norm) / math.Sqrt(float64(THCPadded(len(dst)))))
-	step := 2 * t.T / float32(t.Granularity)
-	var x [kernel.HadamardBlock]float32
-	for b := 0; b < len(dst); b += kernel.HadamardBlock {
+	for b := range THCBlocks(len(dst)) {
+		bits := binary.LittleEndian.Uint32(norms[4*b:])
+		norm := math.Float32frombits(bits)
+		if bits > 0x7f800000 || bits != 0 && norm < thcLeast || bits != 0x7f800000 && norm >= thcMost {
+			return errReserved
+		}
+		lo := b * kernel.HadamardBlock
 		clear(acc[:])
-		t.Add(acc[:], src[b/2:(b+kernel.HadamardBlock)/2])
-		t.restore(&x, acc[:], step, t.T, scale)
-		signs.Base = uint32(b / 128)
-		kernel.FlipSigns(x[:], &signs)
-		copy(dst[b:], x[:])
+		thc30.Add(acc[:], src[lo/2:(lo+kernel.HadamardBlock)/2])
+		thc30.decode(dst[lo:min(lo+kernel.HadamardBlock, len(dst))], acc[:], 1, norm, b, st)
 	}
 	return nil
 }
 
 func (thcCodec) Bound(dst []float64, src []float32) {
-	norm := float64(THCNorm(src))
-	padded := float64(THCPadded(len(src)))
 	gap := 2 * float64(thc30.T) * 3 / 30 // the widest step of the table
 	for i := 0; i < len(src); i += kernel.HadamardBlock {
 		n := min(kernel.HadamardBlock, len(src)-i)
-		block := math.Sqrt(kernel.SumSquares(src[i : i+n]))
-		// The transform keeps 2-norms: sqrt(1024) times the widest step, and
-		// what the clamp may cut off.
-		b := (32*gap*norm/math.Sqrt(padded) + block) * (1 + 0x1p-16)
-		switch {
-		case !(norm < thcMost):
-			b = math.Inf(1)
-		case norm < thcLeast:
-			b = norm
+		norm := thcNorm(src[i : i+n])
+		// The transform keeps 2-norms: 1024 errors of the widest step times
+		// norm/32 have a 2-norm of gap * norm; the clamp may cut off all.
+		b := (gap + 1) * float64(norm) * (1 + 0x1p-16)
+		if norm == 0 {
+			b = math.Sqrt(kernel.SumSquares(src[i : i+n]))
 		}
 		for j := range n {
 			dst[i+j] = b
