@@ -115,6 +115,9 @@ func (n *NIC) openAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if huge, why := n.umem.HugePages(); n.cfg.HugePages && !huge {
+		n.cfg.Logger.Warn("no huge pages, ordinary ones are used", "err", why)
+	}
 	env := &environment{cfg: &n.cfg, umem: n.umem, wake: func(lane int) { n.lanes[lane].wake() }}
 	for _, p := range n.ports {
 		if err := ctx.Err(); err != nil {

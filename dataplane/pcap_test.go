@@ -25,7 +25,7 @@ func writeCapture(t *testing.T, ng bool, frames [][]byte) string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	write := func(gopacket.CaptureInfo, []byte) error { return nil }
+	var write func(gopacket.CaptureInfo, []byte) error
 	if ng {
 		w, err := pcapgo.NewNgWriter(f, layers.LinkTypeEthernet)
 		if err != nil {

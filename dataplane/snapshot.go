@@ -58,15 +58,6 @@ type Frames struct {
 	Held     uint64 `json:"held"`     // in a lane's hands: delayed by an impairment
 }
 
-func (f *Frames) add(o Frames) {
-	f.Total += o.Total
-	f.Free += o.Free
-	f.Fill += o.Fill
-	f.Transmit += o.Transmit
-	f.Handoff += o.Handoff
-	f.Held += o.Held
-}
-
 // Sum is the number of frames that are in a known place.
 func (f Frames) Sum() uint64 { return f.Free + f.Fill + f.Transmit + f.Handoff + f.Held }
 
