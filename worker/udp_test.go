@@ -3,9 +3,9 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +19,7 @@ import (
 	"gradnic/control/switchml"
 	"gradnic/dataplane"
 	"gradnic/internal/netlab"
+	"gradnic/internal/netlab/netlabtest"
 	"gradnic/wire/inet"
 	"gradnic/worker"
 )
@@ -27,40 +28,21 @@ import (
 // sockets in another, the controller on a Unix socket.
 func newLab(t *testing.T, n int, base worker.Config) *fabric {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: network namespaces and AF_XDP")
-	}
-	lab, err := netlab.New("gradnicwork")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lab.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	nicNS, err := lab.Namespace("nic")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab := netlabtest.New(t, "worker")
+	nicNS := netlabtest.Namespace(t, lab, "nic")
 	f := &fabric{}
 	var ports []dataplane.PortSpec
 	var spaces []*netlab.NS
 	for r := range n {
-		ns, err := lab.Namespace("w" + string(rune('0'+r)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		port := fmt.Sprintf("w%d", r)
+		ns := netlabtest.Namespace(t, lab, port)
 		spaces = append(spaces, ns)
-		port := "w" + string(rune('0'+r))
-		if err := lab.Veth(
+		netlabtest.Veth(t, lab,
 			netlab.End{NS: ns, Name: "eth0", MAC: workerMAC(r).String(), Addr: workerIP(r).String() + "/24"},
-			netlab.End{NS: nicNS, Name: port},
-		); err != nil {
-			t.Fatal(err)
-		}
+			netlab.End{NS: nicNS, Name: port})
 		ports = append(ports, dataplane.XDPPort{Interface: port, Namespace: nicNS.Do})
 	}
+	var err error
 	if f.nic, err = dataplane.New(dataplane.Config{MAC: nicMAC, IP: nicIP, FramesPerQueue: 1024}, ports...); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +135,7 @@ func TestUDPOverXDP(t *testing.T) {
 			f.reduceFloats(t, n, seed)
 		}
 		for r := range 3 {
-			if err := f.nic.Impair("w"+string(rune('0'+r)), dataplane.Impairment{IngressLoss: 0.1, EgressLoss: 0.1, Seed: uint64(r + 1)}); err != nil {
+			if err := f.nic.Impair(fmt.Sprintf("w%d", r), dataplane.Impairment{IngressLoss: 0.1, EgressLoss: 0.1, Seed: uint64(r + 1)}); err != nil {
 				t.Fatal(err)
 			}
 		}
