@@ -52,7 +52,7 @@ func TestUsage(t *testing.T) {
 		"shew":                                   "did you mean show?",
 		"version extra":                          "see gradnic version --help",
 		"--bad":                                  "unknown flag: --bad",
-		"show":                                   "gradnic show: a command is missing: one of nic, jobs, job",
+		"show":                                   "gradnic show: a command is missing: one of ",
 		"show jab":                               "did you mean job",
 		"show job":                               "accepts 1 arg",
 		"show jobs x":                            "see gradnic show jobs --help",
