@@ -42,6 +42,9 @@ cosine between data and result, and the speed of one goroutine. Fails when an er
 			if o.Message < 0 || o.Repeats < 0 {
 				return usageErrorf("--message and --repeats must not be negative")
 			}
+			if o.Repeats == 0 {
+				o.Repeats = -1
+			}
 			codecs := codec.All()
 			if len(names) > 0 {
 				codecs = codecs[:0:0]
@@ -78,7 +81,7 @@ cosine between data and result, and the speed of one goroutine. Fails when an er
 	f.StringSliceVar(&names, "codec", nil, "only these codecs, comma-separated (see gradnic show codecs)")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the stochastic codecs")
 	f.IntVar(&o.Message, "message", 0, "elements in a message, 0: all in one")
-	f.IntVar(&o.Repeats, "repeats", 9, "timed runs, of which the median counts")
+	f.IntVar(&o.Repeats, "repeats", 9, "timed runs, of which the median counts; 0: no rates")
 	return cmd
 }
 
