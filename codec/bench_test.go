@@ -38,3 +38,22 @@ func BenchmarkCodecs(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkSwitchML(b *testing.B) {
+	x := gaussian(256, 1e-3, 1)
+	q, y := make([]int32, 256), make([]float32, 256)
+	e, _ := MaxExponent(x)
+	for name, f := range map[string]func(){
+		"exponent":   func() { MaxExponent(x) },
+		"quantise":   func() { Quantise(q, x, e, 8) },
+		"dequantise": func() { Dequantise(y, q, e, 8) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(1024)
+			b.ReportAllocs()
+			for b.Loop() {
+				f()
+			}
+		})
+	}
+}

@@ -1,6 +1,10 @@
 package codec
 
-import "math"
+import (
+	"math"
+
+	"gradnic/codec/kernel"
+)
 
 // PoisonExponent is the exponent of a block that the SwitchML format cannot
 // carry: one that holds a NaN, an infinity or a magnitude of 2^126 or more.
@@ -29,13 +33,7 @@ const MinExponent int8 = -126
 // a client with magnitudes in [2^126, 2^127) announces 127 as well and is taken
 // as poisoned.
 func MaxExponent(block []float32) (exp int8, finite bool) {
-	var m uint32
-	for _, g := range block {
-		if a := math.Float32bits(g) &^ (1 << 31); a > m {
-			m = a
-		}
-	}
-	e := int(m>>23) - 126
+	e := int(kernel.MaxAbs(block)>>23) - 126
 	if e >= int(PoisonExponent) {
 		return PoisonExponent, false
 	}
@@ -76,22 +74,7 @@ func Quantise(dst []int32, src []float32, exp int8, workers int) {
 		clear(dst)
 		return
 	}
-	quantise(dst, src, quantiseScale(exp, workers), float64(QuantiseLimit(workers)))
-}
-
-func quantise(dst []int32, src []float32, scale, limit float64) {
-	for i, v := range src {
-		x := math.RoundToEven(float64(v) * scale)
-		switch {
-		case x > limit:
-			x = limit
-		case x < -limit:
-			x = -limit
-		case x != x:
-			x = 0
-		}
-		dst[i] = int32(x)
-	}
+	kernel.QuantiseInt32(dst, src, quantiseScale(exp, workers), float64(QuantiseLimit(workers)))
 }
 
 // Dequantise turns a sum of quantised blocks back into floats: it writes
@@ -115,10 +98,7 @@ func Dequantise(dst []float32, src []int32, exp int8, workers int) {
 		}
 		return
 	}
-	scale := quantiseScale(exp, workers)
-	for i, s := range src {
-		dst[i] = float32(float64(s) / scale)
-	}
+	kernel.DequantiseInt32(dst, src, 1/quantiseScale(exp, workers))
 }
 
 // QuantiseErrorBound is the largest absolute error of one element of the sum

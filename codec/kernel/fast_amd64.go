@@ -144,11 +144,17 @@ func (p *Philox) state() [6]uint32 {
 
 func philoxFast(dst []uint32, p *Philox) int {
 	s := p.state()
+	if level == cpu.AVX512 {
+		return philoxAVX512(dst, &s)
+	}
 	return philoxAVX2(dst, &s)
 }
 
 func stochasticInt8Fast(dst []byte, src []float32, scale float32, p *Philox) int {
 	s := p.state()
+	if level == cpu.AVX512 {
+		return stochasticInt8AVX512(dst, src, scale, &s)
+	}
 	return stochasticInt8AVX2(dst, src, scale, &s)
 }
 
@@ -162,6 +168,9 @@ func hadamardFast(x []float32) bool {
 func roundTableFast(dst []byte, src []float32, scale float32, k *Table, r *Philox) int {
 	s := r.state()
 	limits := [3]float32{k.t, -k.t, k.unit}
+	if level == cpu.AVX512 {
+		return roundTableAVX512(dst, src, scale, &limits, &k.below, &k.value, &k.next, &s)
+	}
 	return roundTableAVX2(dst, src, scale, &limits, &k.below, &k.value, &k.next, &s)
 }
 
@@ -176,3 +185,11 @@ func affineUint8Fast(dst []float32, src []byte, step, offset, scale float32) int
 func putFloatsFast(dst []byte, src []float32) int { return putFloatsAVX2(dst, src) }
 
 func getFloatsFast(dst []float32, src []byte) int { return getFloatsAVX2(dst, src) }
+
+func quantiseInt32Fast(dst []int32, src []float32, scale, limit float64) int {
+	return quantiseInt32AVX2(dst, src, scale, limit)
+}
+
+func dequantiseInt32Fast(dst []float32, src []int32, step float64) int {
+	return dequantiseInt32AVX2(dst, src, step)
+}

@@ -28,3 +28,5 @@ func addTableFast([]byte, []byte, *Table) int                          { return 
 func affineUint8Fast([]float32, []byte, float32, float32, float32) int { return 0 }
 func putFloatsFast([]byte, []float32) int                              { return 0 }
 func getFloatsFast([]float32, []byte) int                              { return 0 }
+func quantiseInt32Fast([]int32, []float32, float64, float64) int       { return 0 }
+func dequantiseInt32Fast([]float32, []int32, float64) int              { return 0 }

@@ -62,6 +62,15 @@ func roundInt8AVX2(dst []byte, src []float32, scale float32) int
 func scaleInt8AVX2(dst []float32, src []byte, scale float32) int
 
 //go:noescape
+func philoxAVX2(dst []uint32, state *[6]uint32) int
+
+//go:noescape
+func stochasticInt8AVX2(dst []byte, src []float32, scale float32, state *[6]uint32) int
+
+//go:noescape
+func roundTableAVX2(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value *[16]uint8, next *[16]uint8, state *[6]uint32) int
+
+//go:noescape
 func bfp16EncodeAVX512(body []byte, scales []byte, src []float32) int
 
 //go:noescape
@@ -119,13 +128,22 @@ func roundInt8AVX512(dst []byte, src []float32, scale float32) int
 func scaleInt8AVX512(dst []float32, src []byte, scale float32) int
 
 //go:noescape
+func philoxAVX512(dst []uint32, state *[6]uint32) int
+
+//go:noescape
+func stochasticInt8AVX512(dst []byte, src []float32, scale float32, state *[6]uint32) int
+
+//go:noescape
+func roundTableAVX512(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value *[16]uint8, next *[16]uint8, state *[6]uint32) int
+
+//go:noescape
 func sumSquaresAVX2(x []float32, lanes *[8]float64) int
 
 //go:noescape
-func philoxAVX2(dst []uint32, state *[6]uint32) int
+func quantiseInt32AVX2(dst []int32, src []float32, scale float64, limit float64) int
 
 //go:noescape
-func stochasticInt8AVX2(dst []byte, src []float32, scale float32, state *[6]uint32) int
+func dequantiseInt32AVX2(dst []float32, src []int32, step float64) int
 
 //go:noescape
 func flipSignsAVX2(x *float32, bits *[4]uint32)
@@ -138,9 +156,6 @@ func putFloatsAVX2(dst []byte, src []float32) int
 
 //go:noescape
 func getFloatsAVX2(dst []float32, src []byte) int
-
-//go:noescape
-func roundTableAVX2(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value *[16]uint8, next *[16]uint8, state *[6]uint32) int
 
 //go:noescape
 func addTableAVX2(acc []byte, indices []byte, value *[16]uint8) int

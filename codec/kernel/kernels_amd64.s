@@ -554,7 +554,15 @@ DATA counterStep<>+16(SB)/4, $0x00000004
 DATA counterStep<>+20(SB)/4, $0x00000005
 DATA counterStep<>+24(SB)/4, $0x00000006
 DATA counterStep<>+28(SB)/4, $0x00000007
-GLOBL counterStep<>(SB), RODATA|NOPTR, $32
+DATA counterStep<>+32(SB)/4, $0x00000008
+DATA counterStep<>+36(SB)/4, $0x00000009
+DATA counterStep<>+40(SB)/4, $0x0000000a
+DATA counterStep<>+44(SB)/4, $0x0000000b
+DATA counterStep<>+48(SB)/4, $0x0000000c
+DATA counterStep<>+52(SB)/4, $0x0000000d
+DATA counterStep<>+56(SB)/4, $0x0000000e
+DATA counterStep<>+60(SB)/4, $0x0000000f
+GLOBL counterStep<>(SB), RODATA|NOPTR, $64
 
 DATA signShifts<>+0(SB)/4, $0x0000001f
 DATA signShifts<>+4(SB)/4, $0x0000001e
@@ -696,7 +704,7 @@ group:
 	VPXOR        Y3, Y3, Y3
 	VPSUBD       Y2, Y3, Y2
 	VPSLLD       $0x17, Y2, Y2
-	VMOVDQU      Y2, (SP)
+	VMOVUPS      Y2, (SP)
 	LEAQ         (SP), DI
 	MOVQ         $0x00000004, R8
 
@@ -884,7 +892,7 @@ group:
 	VEXTRACTI128 $0x01, Y3, X4
 	VMOVD        X3, (CX)
 	VMOVD        X4, 4(CX)
-	VMOVDQU      Y2, (SP)
+	VMOVUPS      Y2, (SP)
 	LEAQ         (SP), DI
 	MOVQ         $0x00000004, R8
 
@@ -1186,7 +1194,7 @@ group:
 	VPXOR        Y3, Y3, Y3
 	VPSUBD       Y2, Y3, Y2
 	VPSLLD       $0x17, Y2, Y2
-	VMOVDQU      Y2, (SP)
+	VMOVUPS      Y2, (SP)
 	LEAQ         (SP), DI
 	MOVQ         $0x00000008, R8
 
@@ -1604,7 +1612,7 @@ group:
 	VPXOR        Y3, Y3, Y3
 	VPSUBD       Y2, Y3, Y2
 	VPSLLD       $0x17, Y2, Y2
-	VMOVDQU      Y2, (SP)
+	VMOVUPS      Y2, (SP)
 	LEAQ         (SP), DI
 	MOVQ         $0x00000008, R8
 
@@ -1908,7 +1916,7 @@ group:
 	VPXOR        Y3, Y3, Y3
 	VPSUBD       Y2, Y3, Y2
 	VPSLLD       $0x17, Y2, Y2
-	VMOVDQU      Y2, (SP)
+	VMOVUPS      Y2, (SP)
 	LEAQ         (SP), DI
 	MOVQ         $0x00000008, R8
 
@@ -2209,7 +2217,7 @@ group:
 	VPXOR        Y3, Y3, Y3
 	VPSUBD       Y2, Y3, Y2
 	VPSLLD       $0x17, Y2, Y2
-	VMOVDQU      Y2, (SP)
+	VMOVUPS      Y2, (SP)
 	LEAQ         (SP), DI
 	MOVQ         $0x00000008, R8
 
@@ -2501,7 +2509,7 @@ end:
 	VPMAXSD Y2, Y1, Y1
 	VPMAXSD Y4, Y3, Y3
 	VPMAXSD Y3, Y1, Y1
-	VMOVDQU Y1, (DX)
+	VMOVUPS Y1, (DX)
 	VZEROUPPER
 	MOVQ    BX, ret+32(FP)
 	RET
@@ -2597,6 +2605,1035 @@ end:
 	VZEROUPPER
 	MOVQ BX, ret+56(FP)
 	RET
+
+// func philoxAVX2(dst []uint32, state *[6]uint32) int
+// Requires: AVX, AVX2
+TEXT ·philoxAVX2(SB), NOSPLIT, $0-40
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         dst_len+8(FP), CX
+	MOVQ         state+24(FP), DX
+	VPBROADCASTD 8(DX), Y0
+	VPADDD       counterStep<>+0(SB), Y0, Y0
+	XORQ         BX, BX
+
+loop:
+	CMPQ         CX, $0x00000020
+	JLT          end
+	VMOVUPS      Y0, Y1
+	VPBROADCASTD 12(DX), Y2
+	VPBROADCASTD 16(DX), Y3
+	VPBROADCASTD 20(DX), Y4
+	VPBROADCASTD (DX), Y5
+	VPBROADCASTD 4(DX), Y6
+	VPSRLQ       $0x20, Y1, Y7
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y7
+	VPSLLQ       $0x20, Y7, Y9
+	VPSRLQ       $0x20, Y1, Y8
+	VPBLENDD     $0xaa, Y9, Y1, Y9
+	VPBLENDD     $0xaa, Y7, Y8, Y8
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y10
+	VPSRLQ       $0x20, Y3, Y7
+	VPBLENDD     $0xaa, Y10, Y3, Y10
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y2, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y4, Y8, Y8
+	VPXOR        Y6, Y8, Y8
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y4
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y4, Y2, Y4
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPSRLQ       $0x20, Y8, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y8, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y8
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y8, Y2, Y8
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y10, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y9, Y3, Y3
+	VPXOR        Y6, Y3, Y3
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y9
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y9, Y2, Y9
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y10
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y10, Y2, Y10
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPXOR        Y8, Y3, Y3
+	VPXOR        Y5, Y3, Y3
+	VPXOR        Y4, Y7, Y7
+	VPXOR        Y6, Y7, Y7
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y4
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y4, Y2, Y4
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y8
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y8, Y2, Y8
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y10, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y9, Y3, Y3
+	VPXOR        Y6, Y3, Y3
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y9
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y9, Y2, Y9
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y10
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y10, Y2, Y10
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPXOR        Y8, Y3, Y3
+	VPXOR        Y5, Y3, Y3
+	VPXOR        Y4, Y7, Y7
+	VPXOR        Y6, Y7, Y7
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y4
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y4, Y2, Y4
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y8
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y8, Y2, Y8
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y10, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y9, Y3, Y3
+	VPXOR        Y6, Y3, Y3
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y9
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y9, Y2, Y9
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y10
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y10, Y2, Y10
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPXOR        Y8, Y3, Y3
+	VPXOR        Y5, Y3, Y3
+	VPXOR        Y4, Y7, Y7
+	VPXOR        Y6, Y7, Y7
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y4
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y4, Y2, Y4
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y8
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y8, Y2, Y8
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y10, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y9, Y3, Y3
+	VPXOR        Y6, Y3, Y3
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y9
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y9, Y2, Y9
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y10
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y10, Y2, Y10
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPXOR        Y8, Y3, Y3
+	VPXOR        Y5, Y3, Y3
+	VPXOR        Y4, Y7, Y7
+	VPXOR        Y6, Y7, Y7
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y4
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y4, Y2, Y4
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y8
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y8, Y2, Y8
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y10, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y9, Y3, Y3
+	VPXOR        Y6, Y3, Y3
+	VPADDD       all00000008<>+0(SB), Y0, Y0
+	VPUNPCKLDQ   Y8, Y7, Y1
+	VPUNPCKLDQ   Y4, Y3, Y2
+	VPUNPCKHDQ   Y8, Y7, Y5
+	VPUNPCKHDQ   Y4, Y3, Y3
+	VPUNPCKLQDQ  Y2, Y1, Y4
+	VPUNPCKHQDQ  Y2, Y1, Y1
+	VPUNPCKLQDQ  Y3, Y5, Y2
+	VPUNPCKHQDQ  Y3, Y5, Y6
+	VPERM2I128   $0x20, Y1, Y4, Y3
+	VPERM2I128   $0x20, Y6, Y2, Y5
+	VPERM2I128   $0x31, Y1, Y4, Y1
+	VPERM2I128   $0x31, Y6, Y2, Y2
+	VMOVUPS      Y3, (AX)
+	VMOVUPS      Y5, 32(AX)
+	VMOVUPS      Y1, 64(AX)
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000020, BX
+	SUBQ         $0x00000020, CX
+	JMP          loop
+
+end:
+	VZEROUPPER
+	MOVQ BX, ret+32(FP)
+	RET
+
+DATA alld2511f53<>+0(SB)/4, $0xd2511f53
+DATA alld2511f53<>+4(SB)/4, $0xd2511f53
+DATA alld2511f53<>+8(SB)/4, $0xd2511f53
+DATA alld2511f53<>+12(SB)/4, $0xd2511f53
+DATA alld2511f53<>+16(SB)/4, $0xd2511f53
+DATA alld2511f53<>+20(SB)/4, $0xd2511f53
+DATA alld2511f53<>+24(SB)/4, $0xd2511f53
+DATA alld2511f53<>+28(SB)/4, $0xd2511f53
+GLOBL alld2511f53<>(SB), RODATA|NOPTR, $32
+
+DATA allcd9e8d57<>+0(SB)/4, $0xcd9e8d57
+DATA allcd9e8d57<>+4(SB)/4, $0xcd9e8d57
+DATA allcd9e8d57<>+8(SB)/4, $0xcd9e8d57
+DATA allcd9e8d57<>+12(SB)/4, $0xcd9e8d57
+DATA allcd9e8d57<>+16(SB)/4, $0xcd9e8d57
+DATA allcd9e8d57<>+20(SB)/4, $0xcd9e8d57
+DATA allcd9e8d57<>+24(SB)/4, $0xcd9e8d57
+DATA allcd9e8d57<>+28(SB)/4, $0xcd9e8d57
+GLOBL allcd9e8d57<>(SB), RODATA|NOPTR, $32
+
+DATA all9e3779b9<>+0(SB)/4, $0x9e3779b9
+DATA all9e3779b9<>+4(SB)/4, $0x9e3779b9
+DATA all9e3779b9<>+8(SB)/4, $0x9e3779b9
+DATA all9e3779b9<>+12(SB)/4, $0x9e3779b9
+DATA all9e3779b9<>+16(SB)/4, $0x9e3779b9
+DATA all9e3779b9<>+20(SB)/4, $0x9e3779b9
+DATA all9e3779b9<>+24(SB)/4, $0x9e3779b9
+DATA all9e3779b9<>+28(SB)/4, $0x9e3779b9
+GLOBL all9e3779b9<>(SB), RODATA|NOPTR, $32
+
+DATA allbb67ae85<>+0(SB)/4, $0xbb67ae85
+DATA allbb67ae85<>+4(SB)/4, $0xbb67ae85
+DATA allbb67ae85<>+8(SB)/4, $0xbb67ae85
+DATA allbb67ae85<>+12(SB)/4, $0xbb67ae85
+DATA allbb67ae85<>+16(SB)/4, $0xbb67ae85
+DATA allbb67ae85<>+20(SB)/4, $0xbb67ae85
+DATA allbb67ae85<>+24(SB)/4, $0xbb67ae85
+DATA allbb67ae85<>+28(SB)/4, $0xbb67ae85
+GLOBL allbb67ae85<>(SB), RODATA|NOPTR, $32
+
+// func stochasticInt8AVX2(dst []byte, src []float32, scale float32, state *[6]uint32) int
+// Requires: AVX, AVX2, SSE
+TEXT ·stochasticInt8AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	MOVQ         src_len+32(FP), DX
+	MOVQ         state+56(FP), BX
+	VPBROADCASTD 8(BX), Y0
+	VPADDD       counterStep<>+0(SB), Y0, Y0
+	MOVSS        scale+48(FP), X1
+	VMOVD        X1, SI
+	XORQ         DI, DI
+
+loop:
+	CMPQ         DX, $0x00000020
+	JLT          end
+	VMOVUPS      Y0, Y1
+	VPBROADCASTD 12(BX), Y2
+	VPBROADCASTD 16(BX), Y3
+	VPBROADCASTD 20(BX), Y4
+	VPBROADCASTD (BX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPSRLQ       $0x20, Y1, Y7
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y7
+	VPSLLQ       $0x20, Y7, Y9
+	VPSRLQ       $0x20, Y1, Y8
+	VPBLENDD     $0xaa, Y9, Y1, Y9
+	VPBLENDD     $0xaa, Y7, Y8, Y8
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y10
+	VPSRLQ       $0x20, Y3, Y7
+	VPBLENDD     $0xaa, Y10, Y3, Y10
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y2, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y4, Y8, Y8
+	VPXOR        Y6, Y8, Y8
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y4
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y4, Y2, Y4
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPSRLQ       $0x20, Y8, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y8, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y8
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y8, Y2, Y8
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y10, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y9, Y3, Y3
+	VPXOR        Y6, Y3, Y3
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y9
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y9, Y2, Y9
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y10
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y10, Y2, Y10
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPXOR        Y8, Y3, Y3
+	VPXOR        Y5, Y3, Y3
+	VPXOR        Y4, Y7, Y7
+	VPXOR        Y6, Y7, Y7
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y4
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y4, Y2, Y4
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y8
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y8, Y2, Y8
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y10, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y9, Y3, Y3
+	VPXOR        Y6, Y3, Y3
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y9
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y9, Y2, Y9
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y10
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y10, Y2, Y10
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPXOR        Y8, Y3, Y3
+	VPXOR        Y5, Y3, Y3
+	VPXOR        Y4, Y7, Y7
+	VPXOR        Y6, Y7, Y7
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y4
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y4, Y2, Y4
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y8
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y8, Y2, Y8
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y10, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y9, Y3, Y3
+	VPXOR        Y6, Y3, Y3
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y9
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y9, Y2, Y9
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y10
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y10, Y2, Y10
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPXOR        Y8, Y3, Y3
+	VPXOR        Y5, Y3, Y3
+	VPXOR        Y4, Y7, Y7
+	VPXOR        Y6, Y7, Y7
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y4
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y4, Y2, Y4
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y8
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y8, Y2, Y8
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y10, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y9, Y3, Y3
+	VPXOR        Y6, Y3, Y3
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y9
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y9, Y2, Y9
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y10
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y10, Y2, Y10
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPXOR        Y8, Y3, Y3
+	VPXOR        Y5, Y3, Y3
+	VPXOR        Y4, Y7, Y7
+	VPXOR        Y6, Y7, Y7
+	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ       $0x20, Y3, Y1
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y4
+	VPSRLQ       $0x20, Y2, Y3
+	VPBLENDD     $0xaa, Y4, Y2, Y4
+	VPBLENDD     $0xaa, Y1, Y3, Y3
+	VPSRLQ       $0x20, Y7, Y1
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ       $0x20, Y1, Y8
+	VPSRLQ       $0x20, Y2, Y7
+	VPBLENDD     $0xaa, Y8, Y2, Y8
+	VPBLENDD     $0xaa, Y1, Y7, Y7
+	VPXOR        Y10, Y7, Y7
+	VPXOR        Y5, Y7, Y7
+	VPXOR        Y9, Y3, Y3
+	VPXOR        Y6, Y3, Y3
+	VPADDD       all00000008<>+0(SB), Y0, Y0
+	VPUNPCKLDQ   Y8, Y7, Y1
+	VPUNPCKLDQ   Y4, Y3, Y2
+	VPUNPCKHDQ   Y8, Y7, Y5
+	VPUNPCKHDQ   Y4, Y3, Y3
+	VPUNPCKLQDQ  Y2, Y1, Y4
+	VPUNPCKHQDQ  Y2, Y1, Y1
+	VPUNPCKLQDQ  Y3, Y5, Y2
+	VPUNPCKHQDQ  Y3, Y5, Y6
+	VPERM2I128   $0x20, Y1, Y4, Y3
+	VPERM2I128   $0x20, Y6, Y2, Y5
+	VPERM2I128   $0x31, Y1, Y4, Y1
+	VPERM2I128   $0x31, Y6, Y2, Y2
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Y4
+	VMOVUPS      (CX), Y6
+	VPAND        all7fffffff<>+0(SB), Y6, Y7
+	VMULPS       Y4, Y7, Y7
+	VMINPS       all42fe0000<>+0(SB), Y7, Y7
+	VCVTTPS2DQ   Y7, Y8
+	VCVTDQ2PS    Y8, Y9
+	VSUBPS       Y9, Y7, Y7
+	VMULPS       all4b800000<>+0(SB), Y7, Y7
+	VPSRLD       $0x08, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VCMPPS       $0x01, Y7, Y3, Y3
+	VPSUBD       Y3, Y8, Y8
+	VPSRAD       $0x1f, Y6, Y6
+	VPXOR        Y6, Y8, Y8
+	VPSUBD       Y6, Y8, Y8
+	VMOVUPS      32(CX), Y3
+	VPAND        all7fffffff<>+0(SB), Y3, Y6
+	VMULPS       Y4, Y6, Y6
+	VMINPS       all42fe0000<>+0(SB), Y6, Y6
+	VCVTTPS2DQ   Y6, Y7
+	VCVTDQ2PS    Y7, Y9
+	VSUBPS       Y9, Y6, Y6
+	VMULPS       all4b800000<>+0(SB), Y6, Y6
+	VPSRLD       $0x08, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VCMPPS       $0x01, Y6, Y5, Y5
+	VPSUBD       Y5, Y7, Y7
+	VPSRAD       $0x1f, Y3, Y3
+	VPXOR        Y3, Y7, Y7
+	VPSUBD       Y3, Y7, Y7
+	VMOVUPS      64(CX), Y3
+	VPAND        all7fffffff<>+0(SB), Y3, Y5
+	VMULPS       Y4, Y5, Y5
+	VMINPS       all42fe0000<>+0(SB), Y5, Y5
+	VCVTTPS2DQ   Y5, Y6
+	VCVTDQ2PS    Y6, Y9
+	VSUBPS       Y9, Y5, Y5
+	VMULPS       all4b800000<>+0(SB), Y5, Y5
+	VPSRLD       $0x08, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VCMPPS       $0x01, Y5, Y1, Y1
+	VPSUBD       Y1, Y6, Y6
+	VPSRAD       $0x1f, Y3, Y3
+	VPXOR        Y3, Y6, Y6
+	VPSUBD       Y3, Y6, Y6
+	VMOVUPS      96(CX), Y1
+	VPAND        all7fffffff<>+0(SB), Y1, Y3
+	VMULPS       Y4, Y3, Y3
+	VMINPS       all42fe0000<>+0(SB), Y3, Y3
+	VCVTTPS2DQ   Y3, Y4
+	VCVTDQ2PS    Y4, Y5
+	VSUBPS       Y5, Y3, Y3
+	VMULPS       all4b800000<>+0(SB), Y3, Y3
+	VPSRLD       $0x08, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VCMPPS       $0x01, Y3, Y2, Y2
+	VPSUBD       Y2, Y4, Y4
+	VPSRAD       $0x1f, Y1, Y1
+	VPXOR        Y1, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VMOVUPS      laneOrder<>+0(SB), Y1
+	VPACKSSDW    Y7, Y8, Y8
+	VPACKSSDW    Y4, Y6, Y6
+	VPACKSSWB    Y6, Y8, Y8
+	VPERMD       Y8, Y1, Y8
+	VMOVDQU      Y8, (AX)
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, DI
+	SUBQ         $0x00000020, DX
+	JMP          loop
+
+end:
+	VZEROUPPER
+	MOVQ DI, ret+64(FP)
+	RET
+
+DATA all42fe0000<>+0(SB)/4, $0x42fe0000
+DATA all42fe0000<>+4(SB)/4, $0x42fe0000
+DATA all42fe0000<>+8(SB)/4, $0x42fe0000
+DATA all42fe0000<>+12(SB)/4, $0x42fe0000
+DATA all42fe0000<>+16(SB)/4, $0x42fe0000
+DATA all42fe0000<>+20(SB)/4, $0x42fe0000
+DATA all42fe0000<>+24(SB)/4, $0x42fe0000
+DATA all42fe0000<>+28(SB)/4, $0x42fe0000
+GLOBL all42fe0000<>(SB), RODATA|NOPTR, $32
+
+DATA all4b800000<>+0(SB)/4, $0x4b800000
+DATA all4b800000<>+4(SB)/4, $0x4b800000
+DATA all4b800000<>+8(SB)/4, $0x4b800000
+DATA all4b800000<>+12(SB)/4, $0x4b800000
+DATA all4b800000<>+16(SB)/4, $0x4b800000
+DATA all4b800000<>+20(SB)/4, $0x4b800000
+DATA all4b800000<>+24(SB)/4, $0x4b800000
+DATA all4b800000<>+28(SB)/4, $0x4b800000
+GLOBL all4b800000<>(SB), RODATA|NOPTR, $32
+
+// func roundTableAVX2(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value *[16]uint8, next *[16]uint8, state *[6]uint32) int
+// Requires: AVX, AVX2, SSE
+TEXT ·roundTableAVX2(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	MOVQ         src_len+32(FP), DX
+	MOVQ         limits+56(FP), BX
+	MOVQ         below+64(FP), SI
+	MOVQ         value+72(FP), DI
+	MOVQ         next+80(FP), R8
+	MOVQ         state+88(FP), R9
+	VPBROADCASTD 8(R9), Y0
+	VPADDD       counterStep<>+0(SB), Y0, Y0
+	MOVSS        scale+48(FP), X1
+	VMOVD        X1, R10
+	XORQ         R11, R11
+
+loop:
+	CMPQ           DX, $0x00000020
+	JLT            end
+	VMOVUPS        Y0, Y1
+	VPBROADCASTD   12(R9), Y2
+	VPBROADCASTD   16(R9), Y3
+	VPBROADCASTD   20(R9), Y4
+	VPBROADCASTD   (R9), Y5
+	VPBROADCASTD   4(R9), Y6
+	VPSRLQ         $0x20, Y1, Y7
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y7
+	VPSLLQ         $0x20, Y7, Y9
+	VPSRLQ         $0x20, Y1, Y8
+	VPBLENDD       $0xaa, Y9, Y1, Y9
+	VPBLENDD       $0xaa, Y7, Y8, Y8
+	VPSRLQ         $0x20, Y3, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y10
+	VPSRLQ         $0x20, Y3, Y7
+	VPBLENDD       $0xaa, Y10, Y3, Y10
+	VPBLENDD       $0xaa, Y1, Y7, Y7
+	VPXOR          Y2, Y7, Y7
+	VPXOR          Y5, Y7, Y7
+	VPXOR          Y4, Y8, Y8
+	VPXOR          Y6, Y8, Y8
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y7, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y4
+	VPSRLQ         $0x20, Y2, Y3
+	VPBLENDD       $0xaa, Y4, Y2, Y4
+	VPBLENDD       $0xaa, Y1, Y3, Y3
+	VPSRLQ         $0x20, Y8, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y8, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y8
+	VPSRLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y8, Y2, Y8
+	VPBLENDD       $0xaa, Y1, Y7, Y7
+	VPXOR          Y10, Y7, Y7
+	VPXOR          Y5, Y7, Y7
+	VPXOR          Y9, Y3, Y3
+	VPXOR          Y6, Y3, Y3
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y7, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y9
+	VPSRLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y9, Y2, Y9
+	VPBLENDD       $0xaa, Y1, Y7, Y7
+	VPSRLQ         $0x20, Y3, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y10
+	VPSRLQ         $0x20, Y2, Y3
+	VPBLENDD       $0xaa, Y10, Y2, Y10
+	VPBLENDD       $0xaa, Y1, Y3, Y3
+	VPXOR          Y8, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPXOR          Y4, Y7, Y7
+	VPXOR          Y6, Y7, Y7
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y3, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y4
+	VPSRLQ         $0x20, Y2, Y3
+	VPBLENDD       $0xaa, Y4, Y2, Y4
+	VPBLENDD       $0xaa, Y1, Y3, Y3
+	VPSRLQ         $0x20, Y7, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y8
+	VPSRLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y8, Y2, Y8
+	VPBLENDD       $0xaa, Y1, Y7, Y7
+	VPXOR          Y10, Y7, Y7
+	VPXOR          Y5, Y7, Y7
+	VPXOR          Y9, Y3, Y3
+	VPXOR          Y6, Y3, Y3
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y7, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y9
+	VPSRLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y9, Y2, Y9
+	VPBLENDD       $0xaa, Y1, Y7, Y7
+	VPSRLQ         $0x20, Y3, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y10
+	VPSRLQ         $0x20, Y2, Y3
+	VPBLENDD       $0xaa, Y10, Y2, Y10
+	VPBLENDD       $0xaa, Y1, Y3, Y3
+	VPXOR          Y8, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPXOR          Y4, Y7, Y7
+	VPXOR          Y6, Y7, Y7
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y3, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y4
+	VPSRLQ         $0x20, Y2, Y3
+	VPBLENDD       $0xaa, Y4, Y2, Y4
+	VPBLENDD       $0xaa, Y1, Y3, Y3
+	VPSRLQ         $0x20, Y7, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y8
+	VPSRLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y8, Y2, Y8
+	VPBLENDD       $0xaa, Y1, Y7, Y7
+	VPXOR          Y10, Y7, Y7
+	VPXOR          Y5, Y7, Y7
+	VPXOR          Y9, Y3, Y3
+	VPXOR          Y6, Y3, Y3
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y7, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y9
+	VPSRLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y9, Y2, Y9
+	VPBLENDD       $0xaa, Y1, Y7, Y7
+	VPSRLQ         $0x20, Y3, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y10
+	VPSRLQ         $0x20, Y2, Y3
+	VPBLENDD       $0xaa, Y10, Y2, Y10
+	VPBLENDD       $0xaa, Y1, Y3, Y3
+	VPXOR          Y8, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPXOR          Y4, Y7, Y7
+	VPXOR          Y6, Y7, Y7
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y3, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y4
+	VPSRLQ         $0x20, Y2, Y3
+	VPBLENDD       $0xaa, Y4, Y2, Y4
+	VPBLENDD       $0xaa, Y1, Y3, Y3
+	VPSRLQ         $0x20, Y7, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y8
+	VPSRLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y8, Y2, Y8
+	VPBLENDD       $0xaa, Y1, Y7, Y7
+	VPXOR          Y10, Y7, Y7
+	VPXOR          Y5, Y7, Y7
+	VPXOR          Y9, Y3, Y3
+	VPXOR          Y6, Y3, Y3
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y7, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y9
+	VPSRLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y9, Y2, Y9
+	VPBLENDD       $0xaa, Y1, Y7, Y7
+	VPSRLQ         $0x20, Y3, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y10
+	VPSRLQ         $0x20, Y2, Y3
+	VPBLENDD       $0xaa, Y10, Y2, Y10
+	VPBLENDD       $0xaa, Y1, Y3, Y3
+	VPXOR          Y8, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPXOR          Y4, Y7, Y7
+	VPXOR          Y6, Y7, Y7
+	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
+	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
+	VPSRLQ         $0x20, Y3, Y1
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y4
+	VPSRLQ         $0x20, Y2, Y3
+	VPBLENDD       $0xaa, Y4, Y2, Y4
+	VPBLENDD       $0xaa, Y1, Y3, Y3
+	VPSRLQ         $0x20, Y7, Y1
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y7, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
+	VPSLLQ         $0x20, Y1, Y8
+	VPSRLQ         $0x20, Y2, Y7
+	VPBLENDD       $0xaa, Y8, Y2, Y8
+	VPBLENDD       $0xaa, Y1, Y7, Y7
+	VPXOR          Y10, Y7, Y7
+	VPXOR          Y5, Y7, Y7
+	VPXOR          Y9, Y3, Y3
+	VPXOR          Y6, Y3, Y3
+	VPADDD         all00000008<>+0(SB), Y0, Y0
+	VPUNPCKLDQ     Y8, Y7, Y1
+	VPUNPCKLDQ     Y4, Y3, Y2
+	VPUNPCKHDQ     Y8, Y7, Y5
+	VPUNPCKHDQ     Y4, Y3, Y3
+	VPUNPCKLQDQ    Y2, Y1, Y4
+	VPUNPCKHQDQ    Y2, Y1, Y1
+	VPUNPCKLQDQ    Y3, Y5, Y2
+	VPUNPCKHQDQ    Y3, Y5, Y6
+	VPERM2I128     $0x20, Y1, Y4, Y3
+	VPERM2I128     $0x20, Y6, Y2, Y5
+	VPERM2I128     $0x31, Y1, Y4, Y1
+	VPERM2I128     $0x31, Y6, Y2, Y2
+	VMOVD          R10, X4
+	VPBROADCASTD   X4, Y8
+	VMULPS         (CX), Y8, Y8
+	VBROADCASTSS   (BX), Y4
+	VMINPS         Y4, Y8, Y8
+	VBROADCASTSS   4(BX), Y6
+	VMAXPS         Y6, Y8, Y8
+	VADDPS         Y4, Y8, Y8
+	VBROADCASTSS   8(BX), Y6
+	VMULPS         Y6, Y8, Y8
+	VCVTTPS2DQ     Y8, Y4
+	VBROADCASTI128 (SI), Y6
+	VPSHUFB        Y4, Y6, Y6
+	VBROADCASTI128 16(SI), Y7
+	VPSHUFB        Y4, Y7, Y7
+	VPCMPGTD       all0000000f<>+0(SB), Y4, Y4
+	VBLENDVPS      Y4, Y7, Y6, Y4
+	VPAND          all000000ff<>+0(SB), Y4, Y4
+	VBROADCASTI128 (DI), Y6
+	VPSHUFB        Y4, Y6, Y6
+	VPAND          all000000ff<>+0(SB), Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTI128 (R8), Y7
+	VPSHUFB        Y4, Y7, Y7
+	VPAND          all000000ff<>+0(SB), Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VSUBPS         Y6, Y7, Y7
+	VSUBPS         Y6, Y8, Y8
+	VPSRLD         $0x08, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         all33800000<>+0(SB), Y3, Y3
+	VMULPS         Y7, Y3, Y3
+	VCMPPS         $0x01, Y8, Y3, Y3
+	VPSUBD         Y3, Y4, Y4
+	VMOVD          R10, X3
+	VPBROADCASTD   X3, Y8
+	VMULPS         32(CX), Y8, Y8
+	VBROADCASTSS   (BX), Y3
+	VMINPS         Y3, Y8, Y8
+	VBROADCASTSS   4(BX), Y6
+	VMAXPS         Y6, Y8, Y8
+	VADDPS         Y3, Y8, Y8
+	VBROADCASTSS   8(BX), Y6
+	VMULPS         Y6, Y8, Y8
+	VCVTTPS2DQ     Y8, Y3
+	VBROADCASTI128 (SI), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VBROADCASTI128 16(SI), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPCMPGTD       all0000000f<>+0(SB), Y3, Y3
+	VBLENDVPS      Y3, Y7, Y6, Y3
+	VPAND          all000000ff<>+0(SB), Y3, Y3
+	VBROADCASTI128 (DI), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPAND          all000000ff<>+0(SB), Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTI128 (R8), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPAND          all000000ff<>+0(SB), Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VSUBPS         Y6, Y7, Y7
+	VSUBPS         Y6, Y8, Y8
+	VPSRLD         $0x08, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         all33800000<>+0(SB), Y5, Y5
+	VMULPS         Y7, Y5, Y5
+	VCMPPS         $0x01, Y8, Y5, Y5
+	VPSUBD         Y5, Y3, Y3
+	VMOVD          R10, X5
+	VPBROADCASTD   X5, Y8
+	VMULPS         64(CX), Y8, Y8
+	VBROADCASTSS   (BX), Y5
+	VMINPS         Y5, Y8, Y8
+	VBROADCASTSS   4(BX), Y6
+	VMAXPS         Y6, Y8, Y8
+	VADDPS         Y5, Y8, Y8
+	VBROADCASTSS   8(BX), Y6
+	VMULPS         Y6, Y8, Y8
+	VCVTTPS2DQ     Y8, Y5
+	VBROADCASTI128 (SI), Y6
+	VPSHUFB        Y5, Y6, Y6
+	VBROADCASTI128 16(SI), Y7
+	VPSHUFB        Y5, Y7, Y7
+	VPCMPGTD       all0000000f<>+0(SB), Y5, Y5
+	VBLENDVPS      Y5, Y7, Y6, Y5
+	VPAND          all000000ff<>+0(SB), Y5, Y5
+	VBROADCASTI128 (DI), Y6
+	VPSHUFB        Y5, Y6, Y6
+	VPAND          all000000ff<>+0(SB), Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTI128 (R8), Y7
+	VPSHUFB        Y5, Y7, Y7
+	VPAND          all000000ff<>+0(SB), Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VSUBPS         Y6, Y7, Y7
+	VSUBPS         Y6, Y8, Y8
+	VPSRLD         $0x08, Y1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         all33800000<>+0(SB), Y1, Y1
+	VMULPS         Y7, Y1, Y1
+	VCMPPS         $0x01, Y8, Y1, Y1
+	VPSUBD         Y1, Y5, Y5
+	VMOVD          R10, X1
+	VPBROADCASTD   X1, Y8
+	VMULPS         96(CX), Y8, Y8
+	VBROADCASTSS   (BX), Y1
+	VMINPS         Y1, Y8, Y8
+	VBROADCASTSS   4(BX), Y6
+	VMAXPS         Y6, Y8, Y8
+	VADDPS         Y1, Y8, Y8
+	VBROADCASTSS   8(BX), Y6
+	VMULPS         Y6, Y8, Y8
+	VCVTTPS2DQ     Y8, Y1
+	VBROADCASTI128 (SI), Y6
+	VPSHUFB        Y1, Y6, Y6
+	VBROADCASTI128 16(SI), Y7
+	VPSHUFB        Y1, Y7, Y7
+	VPCMPGTD       all0000000f<>+0(SB), Y1, Y1
+	VBLENDVPS      Y1, Y7, Y6, Y1
+	VPAND          all000000ff<>+0(SB), Y1, Y1
+	VBROADCASTI128 (DI), Y6
+	VPSHUFB        Y1, Y6, Y6
+	VPAND          all000000ff<>+0(SB), Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTI128 (R8), Y7
+	VPSHUFB        Y1, Y7, Y7
+	VPAND          all000000ff<>+0(SB), Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VSUBPS         Y6, Y7, Y7
+	VSUBPS         Y6, Y8, Y8
+	VPSRLD         $0x08, Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         all33800000<>+0(SB), Y2, Y2
+	VMULPS         Y7, Y2, Y2
+	VCMPPS         $0x01, Y8, Y2, Y2
+	VPSUBD         Y2, Y1, Y1
+	VMOVUPS        laneOrder<>+0(SB), Y2
+	VPACKUSDW      Y3, Y4, Y4
+	VPACKUSDW      Y1, Y5, Y5
+	VPACKUSWB      Y5, Y4, Y4
+	VPERMD         Y4, Y2, Y4
+	VPMADDUBSW     nibbleMerge<>+0(SB), Y4, Y4
+	VPACKUSWB      Y4, Y4, Y4
+	VPERMQ         $0x08, Y4, Y4
+	VMOVDQU        X4, (AX)
+	ADDQ           $0x00000080, CX
+	ADDQ           $0x00000010, AX
+	ADDQ           $0x00000020, R11
+	SUBQ           $0x00000020, DX
+	JMP            loop
+
+end:
+	VZEROUPPER
+	MOVQ R11, ret+96(FP)
+	RET
+
+DATA all000000ff<>+0(SB)/4, $0x000000ff
+DATA all000000ff<>+4(SB)/4, $0x000000ff
+DATA all000000ff<>+8(SB)/4, $0x000000ff
+DATA all000000ff<>+12(SB)/4, $0x000000ff
+DATA all000000ff<>+16(SB)/4, $0x000000ff
+DATA all000000ff<>+20(SB)/4, $0x000000ff
+DATA all000000ff<>+24(SB)/4, $0x000000ff
+DATA all000000ff<>+28(SB)/4, $0x000000ff
+GLOBL all000000ff<>(SB), RODATA|NOPTR, $32
+
+DATA all33800000<>+0(SB)/4, $0x33800000
+DATA all33800000<>+4(SB)/4, $0x33800000
+DATA all33800000<>+8(SB)/4, $0x33800000
+DATA all33800000<>+12(SB)/4, $0x33800000
+DATA all33800000<>+16(SB)/4, $0x33800000
+DATA all33800000<>+20(SB)/4, $0x33800000
+DATA all33800000<>+24(SB)/4, $0x33800000
+DATA all33800000<>+28(SB)/4, $0x33800000
+GLOBL all33800000<>(SB), RODATA|NOPTR, $32
 
 // func bfp16EncodeAVX512(body []byte, scales []byte, src []float32) int
 // Requires: AVX, AVX512F
@@ -2696,7 +3733,7 @@ group:
 	VPXORD      Z1, Z1, Z1
 	VPSUBD      Z6, Z1, Z6
 	VPSLLD      $0x17, Z6, Z6
-	VMOVDQU32   Z6, (SP)
+	VMOVUPS     Z6, (SP)
 	LEAQ        (SP), DI
 	MOVQ        $0x00000008, R8
 
@@ -2847,7 +3884,7 @@ group:
 	VPMAXSD     Z5, Z3, Z3
 	VPSRLD      $0x17, Z3, Z3
 	VPMOVDB     Z3, (CX)
-	VMOVDQU32   Z3, (SP)
+	VMOVUPS     Z3, (SP)
 	LEAQ        (SP), DI
 	MOVQ        $0x00000008, R8
 
@@ -3105,7 +4142,7 @@ group:
 	VPXORD      Z1, Z1, Z1
 	VPSUBD      Z12, Z1, Z12
 	VPSLLD      $0x17, Z12, Z12
-	VMOVDQU32   Z12, (SP)
+	VMOVUPS     Z12, (SP)
 	LEAQ        (SP), DI
 	MOVQ        $0x00000010, R8
 
@@ -3380,7 +4417,7 @@ group:
 	VPXORD      Z1, Z1, Z1
 	VPSUBD      Z12, Z1, Z12
 	VPSLLD      $0x17, Z12, Z12
-	VMOVDQU32   Z12, (SP)
+	VMOVUPS     Z12, (SP)
 	LEAQ        (SP), DI
 	MOVQ        $0x00000010, R8
 
@@ -3628,7 +4665,7 @@ group:
 	VPXORD      Z1, Z1, Z1
 	VPSUBD      Z12, Z1, Z12
 	VPSLLD      $0x17, Z12, Z12
-	VMOVDQU32   Z12, (SP)
+	VMOVUPS     Z12, (SP)
 	LEAQ        (SP), DI
 	MOVQ        $0x00000010, R8
 
@@ -3865,7 +4902,7 @@ group:
 	VPXORD      Z1, Z1, Z1
 	VPSUBD      Z6, Z1, Z6
 	VPSLLD      $0x17, Z6, Z6
-	VMOVDQU32   Z6, (SP)
+	VMOVUPS     Z6, (SP)
 	LEAQ        (SP), DI
 	MOVQ        $0x00000010, R8
 
@@ -4102,12 +5139,12 @@ loop:
 	JMP     loop
 
 end:
-	VPMAXSD   Z2, Z1, Z1
-	VPMAXSD   Z4, Z3, Z3
-	VPMAXSD   Z3, Z1, Z1
-	VMOVDQU32 Z1, (DX)
+	VPMAXSD Z2, Z1, Z1
+	VPMAXSD Z4, Z3, Z3
+	VPMAXSD Z3, Z1, Z1
+	VMOVUPS Z1, (DX)
 	VZEROUPPER
-	MOVQ      BX, ret+32(FP)
+	MOVQ    BX, ret+32(FP)
 	RET
 
 // func roundInt8AVX512(dst []byte, src []float32, scale float32) int
@@ -4182,6 +5219,1043 @@ end:
 	MOVQ BX, ret+56(FP)
 	RET
 
+// func philoxAVX512(dst []uint32, state *[6]uint32) int
+// Requires: AVX, AVX512F
+TEXT ·philoxAVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         dst_len+8(FP), CX
+	MOVQ         state+24(FP), DX
+	MOVL         $0xd2511f53, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z1
+	MOVL         $0xcd9e8d57, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z2
+	MOVL         $0x9e3779b9, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z3
+	MOVL         $0xbb67ae85, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z4
+	MOVL         $0x00000010, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z5
+	VPBROADCASTD 8(DX), Z0
+	VPADDD       counterStep<>+0(SB), Z0, Z0
+	MOVL         $0x0000aaaa, BX
+	KMOVW        BX, K1
+	XORQ         BX, BX
+
+loop:
+	CMPQ         CX, $0x00000040
+	JLT          end
+	VMOVUPS      Z0, Z6
+	VPBROADCASTD 12(DX), Z7
+	VPBROADCASTD 16(DX), Z8
+	VPBROADCASTD 20(DX), Z9
+	VPBROADCASTD (DX), Z10
+	VPBROADCASTD 4(DX), Z11
+	VPSRLQ       $0x20, Z6, Z12
+	VPMULUDQ     Z1, Z6, Z6
+	VPMULUDQ     Z1, Z12, Z12
+	VPSLLQ       $0x20, Z12, Z14
+	VPSRLQ       $0x20, Z6, Z13
+	VPBLENDMD    Z14, Z6, K1, Z14
+	VPBLENDMD    Z12, Z13, K1, Z13
+	VPSRLQ       $0x20, Z8, Z6
+	VPMULUDQ     Z2, Z8, Z8
+	VPMULUDQ     Z2, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z15
+	VPSRLQ       $0x20, Z8, Z12
+	VPBLENDMD    Z15, Z8, K1, Z15
+	VPBLENDMD    Z6, Z12, K1, Z12
+	VPXORD       Z7, Z12, Z12
+	VPXORD       Z10, Z12, Z12
+	VPXORD       Z9, Z13, Z13
+	VPXORD       Z11, Z13, Z13
+	VPADDD       Z3, Z10, Z10
+	VPADDD       Z4, Z11, Z11
+	VPSRLQ       $0x20, Z12, Z6
+	VPMULUDQ     Z1, Z12, Z7
+	VPMULUDQ     Z1, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z9
+	VPSRLQ       $0x20, Z7, Z8
+	VPBLENDMD    Z9, Z7, K1, Z9
+	VPBLENDMD    Z6, Z8, K1, Z8
+	VPSRLQ       $0x20, Z13, Z6
+	VPMULUDQ     Z2, Z13, Z7
+	VPMULUDQ     Z2, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z13
+	VPSRLQ       $0x20, Z7, Z12
+	VPBLENDMD    Z13, Z7, K1, Z13
+	VPBLENDMD    Z6, Z12, K1, Z12
+	VPXORD       Z15, Z12, Z12
+	VPXORD       Z10, Z12, Z12
+	VPXORD       Z14, Z8, Z8
+	VPXORD       Z11, Z8, Z8
+	VPADDD       Z3, Z10, Z10
+	VPADDD       Z4, Z11, Z11
+	VPSRLQ       $0x20, Z12, Z6
+	VPMULUDQ     Z1, Z12, Z7
+	VPMULUDQ     Z1, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z14
+	VPSRLQ       $0x20, Z7, Z12
+	VPBLENDMD    Z14, Z7, K1, Z14
+	VPBLENDMD    Z6, Z12, K1, Z12
+	VPSRLQ       $0x20, Z8, Z6
+	VPMULUDQ     Z2, Z8, Z7
+	VPMULUDQ     Z2, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z15
+	VPSRLQ       $0x20, Z7, Z8
+	VPBLENDMD    Z15, Z7, K1, Z15
+	VPBLENDMD    Z6, Z8, K1, Z8
+	VPXORD       Z13, Z8, Z8
+	VPXORD       Z10, Z8, Z8
+	VPXORD       Z9, Z12, Z12
+	VPXORD       Z11, Z12, Z12
+	VPADDD       Z3, Z10, Z10
+	VPADDD       Z4, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z6
+	VPMULUDQ     Z1, Z8, Z7
+	VPMULUDQ     Z1, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z9
+	VPSRLQ       $0x20, Z7, Z8
+	VPBLENDMD    Z9, Z7, K1, Z9
+	VPBLENDMD    Z6, Z8, K1, Z8
+	VPSRLQ       $0x20, Z12, Z6
+	VPMULUDQ     Z2, Z12, Z7
+	VPMULUDQ     Z2, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z13
+	VPSRLQ       $0x20, Z7, Z12
+	VPBLENDMD    Z13, Z7, K1, Z13
+	VPBLENDMD    Z6, Z12, K1, Z12
+	VPXORD       Z15, Z12, Z12
+	VPXORD       Z10, Z12, Z12
+	VPXORD       Z14, Z8, Z8
+	VPXORD       Z11, Z8, Z8
+	VPADDD       Z3, Z10, Z10
+	VPADDD       Z4, Z11, Z11
+	VPSRLQ       $0x20, Z12, Z6
+	VPMULUDQ     Z1, Z12, Z7
+	VPMULUDQ     Z1, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z14
+	VPSRLQ       $0x20, Z7, Z12
+	VPBLENDMD    Z14, Z7, K1, Z14
+	VPBLENDMD    Z6, Z12, K1, Z12
+	VPSRLQ       $0x20, Z8, Z6
+	VPMULUDQ     Z2, Z8, Z7
+	VPMULUDQ     Z2, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z15
+	VPSRLQ       $0x20, Z7, Z8
+	VPBLENDMD    Z15, Z7, K1, Z15
+	VPBLENDMD    Z6, Z8, K1, Z8
+	VPXORD       Z13, Z8, Z8
+	VPXORD       Z10, Z8, Z8
+	VPXORD       Z9, Z12, Z12
+	VPXORD       Z11, Z12, Z12
+	VPADDD       Z3, Z10, Z10
+	VPADDD       Z4, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z6
+	VPMULUDQ     Z1, Z8, Z7
+	VPMULUDQ     Z1, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z9
+	VPSRLQ       $0x20, Z7, Z8
+	VPBLENDMD    Z9, Z7, K1, Z9
+	VPBLENDMD    Z6, Z8, K1, Z8
+	VPSRLQ       $0x20, Z12, Z6
+	VPMULUDQ     Z2, Z12, Z7
+	VPMULUDQ     Z2, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z13
+	VPSRLQ       $0x20, Z7, Z12
+	VPBLENDMD    Z13, Z7, K1, Z13
+	VPBLENDMD    Z6, Z12, K1, Z12
+	VPXORD       Z15, Z12, Z12
+	VPXORD       Z10, Z12, Z12
+	VPXORD       Z14, Z8, Z8
+	VPXORD       Z11, Z8, Z8
+	VPADDD       Z3, Z10, Z10
+	VPADDD       Z4, Z11, Z11
+	VPSRLQ       $0x20, Z12, Z6
+	VPMULUDQ     Z1, Z12, Z7
+	VPMULUDQ     Z1, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z14
+	VPSRLQ       $0x20, Z7, Z12
+	VPBLENDMD    Z14, Z7, K1, Z14
+	VPBLENDMD    Z6, Z12, K1, Z12
+	VPSRLQ       $0x20, Z8, Z6
+	VPMULUDQ     Z2, Z8, Z7
+	VPMULUDQ     Z2, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z15
+	VPSRLQ       $0x20, Z7, Z8
+	VPBLENDMD    Z15, Z7, K1, Z15
+	VPBLENDMD    Z6, Z8, K1, Z8
+	VPXORD       Z13, Z8, Z8
+	VPXORD       Z10, Z8, Z8
+	VPXORD       Z9, Z12, Z12
+	VPXORD       Z11, Z12, Z12
+	VPADDD       Z3, Z10, Z10
+	VPADDD       Z4, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z6
+	VPMULUDQ     Z1, Z8, Z7
+	VPMULUDQ     Z1, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z9
+	VPSRLQ       $0x20, Z7, Z8
+	VPBLENDMD    Z9, Z7, K1, Z9
+	VPBLENDMD    Z6, Z8, K1, Z8
+	VPSRLQ       $0x20, Z12, Z6
+	VPMULUDQ     Z2, Z12, Z7
+	VPMULUDQ     Z2, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z13
+	VPSRLQ       $0x20, Z7, Z12
+	VPBLENDMD    Z13, Z7, K1, Z13
+	VPBLENDMD    Z6, Z12, K1, Z12
+	VPXORD       Z15, Z12, Z12
+	VPXORD       Z10, Z12, Z12
+	VPXORD       Z14, Z8, Z8
+	VPXORD       Z11, Z8, Z8
+	VPADDD       Z3, Z10, Z10
+	VPADDD       Z4, Z11, Z11
+	VPSRLQ       $0x20, Z12, Z6
+	VPMULUDQ     Z1, Z12, Z7
+	VPMULUDQ     Z1, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z14
+	VPSRLQ       $0x20, Z7, Z12
+	VPBLENDMD    Z14, Z7, K1, Z14
+	VPBLENDMD    Z6, Z12, K1, Z12
+	VPSRLQ       $0x20, Z8, Z6
+	VPMULUDQ     Z2, Z8, Z7
+	VPMULUDQ     Z2, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z15
+	VPSRLQ       $0x20, Z7, Z8
+	VPBLENDMD    Z15, Z7, K1, Z15
+	VPBLENDMD    Z6, Z8, K1, Z8
+	VPXORD       Z13, Z8, Z8
+	VPXORD       Z10, Z8, Z8
+	VPXORD       Z9, Z12, Z12
+	VPXORD       Z11, Z12, Z12
+	VPADDD       Z3, Z10, Z10
+	VPADDD       Z4, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z6
+	VPMULUDQ     Z1, Z8, Z7
+	VPMULUDQ     Z1, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z9
+	VPSRLQ       $0x20, Z7, Z8
+	VPBLENDMD    Z9, Z7, K1, Z9
+	VPBLENDMD    Z6, Z8, K1, Z8
+	VPSRLQ       $0x20, Z12, Z6
+	VPMULUDQ     Z2, Z12, Z7
+	VPMULUDQ     Z2, Z6, Z6
+	VPSLLQ       $0x20, Z6, Z13
+	VPSRLQ       $0x20, Z7, Z12
+	VPBLENDMD    Z13, Z7, K1, Z13
+	VPBLENDMD    Z6, Z12, K1, Z12
+	VPXORD       Z15, Z12, Z12
+	VPXORD       Z10, Z12, Z12
+	VPXORD       Z14, Z8, Z8
+	VPXORD       Z11, Z8, Z8
+	VPADDD       Z5, Z0, Z0
+	VPUNPCKLDQ   Z13, Z12, Z6
+	VPUNPCKLDQ   Z9, Z8, Z7
+	VPUNPCKHDQ   Z13, Z12, Z10
+	VPUNPCKHDQ   Z9, Z8, Z8
+	VPUNPCKLQDQ  Z7, Z6, Z9
+	VPUNPCKHQDQ  Z7, Z6, Z11
+	VPUNPCKLQDQ  Z8, Z10, Z12
+	VPUNPCKHQDQ  Z8, Z10, Z8
+	VSHUFI32X4   $0x44, Z11, Z9, Z6
+	VSHUFI32X4   $0x44, Z8, Z12, Z7
+	VSHUFI32X4   $0xee, Z11, Z9, Z10
+	VSHUFI32X4   $0xee, Z8, Z12, Z8
+	VSHUFI32X4   $0x88, Z7, Z6, Z9
+	VSHUFI32X4   $0xdd, Z7, Z6, Z6
+	VSHUFI32X4   $0x88, Z8, Z10, Z7
+	VSHUFI32X4   $0xdd, Z8, Z10, Z8
+	VMOVUPS      Z9, (AX)
+	VMOVUPS      Z6, 64(AX)
+	VMOVUPS      Z7, 128(AX)
+	VMOVUPS      Z8, 192(AX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000040, BX
+	SUBQ         $0x00000040, CX
+	JMP          loop
+
+end:
+	VZEROUPPER
+	MOVQ BX, ret+32(FP)
+	RET
+
+// func stochasticInt8AVX512(dst []byte, src []float32, scale float32, state *[6]uint32) int
+// Requires: AVX, AVX512F, SSE
+TEXT ·stochasticInt8AVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	MOVQ         src_len+32(FP), DX
+	MOVQ         state+56(FP), BX
+	MOVL         $0xd2511f53, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Z1
+	MOVL         $0xcd9e8d57, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Z2
+	MOVL         $0x9e3779b9, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Z3
+	MOVL         $0xbb67ae85, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Z4
+	MOVL         $0x00000010, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Z5
+	VPBROADCASTD 8(BX), Z0
+	VPADDD       counterStep<>+0(SB), Z0, Z0
+	MOVL         $0x0000aaaa, SI
+	KMOVW        SI, K1
+	MOVSS        scale+48(FP), X6
+	VMOVD        X6, SI
+	MOVL         $0x7fffffff, DI
+	VMOVD        DI, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x42fe0000, DI
+	VMOVD        DI, X7
+	VPBROADCASTD X7, Z7
+	MOVL         $0x4b800000, DI
+	VMOVD        DI, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x00000001, DI
+	VMOVD        DI, X9
+	VPBROADCASTD X9, Z9
+	XORQ         DI, DI
+
+loop:
+	CMPQ         DX, $0x00000040
+	JLT          end
+	VMOVUPS      Z0, Z10
+	VPBROADCASTD 12(BX), Z11
+	VPBROADCASTD 16(BX), Z12
+	VPBROADCASTD 20(BX), Z13
+	VPBROADCASTD (BX), Z14
+	VPBROADCASTD 4(BX), Z15
+	VPSRLQ       $0x20, Z10, Z16
+	VPMULUDQ     Z1, Z10, Z10
+	VPMULUDQ     Z1, Z16, Z16
+	VPSLLQ       $0x20, Z16, Z18
+	VPSRLQ       $0x20, Z10, Z17
+	VPBLENDMD    Z18, Z10, K1, Z18
+	VPBLENDMD    Z16, Z17, K1, Z17
+	VPSRLQ       $0x20, Z12, Z10
+	VPMULUDQ     Z2, Z12, Z12
+	VPMULUDQ     Z2, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z19
+	VPSRLQ       $0x20, Z12, Z16
+	VPBLENDMD    Z19, Z12, K1, Z19
+	VPBLENDMD    Z10, Z16, K1, Z16
+	VPXORD       Z11, Z16, Z16
+	VPXORD       Z14, Z16, Z16
+	VPXORD       Z13, Z17, Z17
+	VPXORD       Z15, Z17, Z17
+	VPADDD       Z3, Z14, Z14
+	VPADDD       Z4, Z15, Z15
+	VPSRLQ       $0x20, Z16, Z10
+	VPMULUDQ     Z1, Z16, Z11
+	VPMULUDQ     Z1, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z13
+	VPSRLQ       $0x20, Z11, Z12
+	VPBLENDMD    Z13, Z11, K1, Z13
+	VPBLENDMD    Z10, Z12, K1, Z12
+	VPSRLQ       $0x20, Z17, Z10
+	VPMULUDQ     Z2, Z17, Z11
+	VPMULUDQ     Z2, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z17
+	VPSRLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z17, Z11, K1, Z17
+	VPBLENDMD    Z10, Z16, K1, Z16
+	VPXORD       Z19, Z16, Z16
+	VPXORD       Z14, Z16, Z16
+	VPXORD       Z18, Z12, Z12
+	VPXORD       Z15, Z12, Z12
+	VPADDD       Z3, Z14, Z14
+	VPADDD       Z4, Z15, Z15
+	VPSRLQ       $0x20, Z16, Z10
+	VPMULUDQ     Z1, Z16, Z11
+	VPMULUDQ     Z1, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z18
+	VPSRLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z18, Z11, K1, Z18
+	VPBLENDMD    Z10, Z16, K1, Z16
+	VPSRLQ       $0x20, Z12, Z10
+	VPMULUDQ     Z2, Z12, Z11
+	VPMULUDQ     Z2, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z19
+	VPSRLQ       $0x20, Z11, Z12
+	VPBLENDMD    Z19, Z11, K1, Z19
+	VPBLENDMD    Z10, Z12, K1, Z12
+	VPXORD       Z17, Z12, Z12
+	VPXORD       Z14, Z12, Z12
+	VPXORD       Z13, Z16, Z16
+	VPXORD       Z15, Z16, Z16
+	VPADDD       Z3, Z14, Z14
+	VPADDD       Z4, Z15, Z15
+	VPSRLQ       $0x20, Z12, Z10
+	VPMULUDQ     Z1, Z12, Z11
+	VPMULUDQ     Z1, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z13
+	VPSRLQ       $0x20, Z11, Z12
+	VPBLENDMD    Z13, Z11, K1, Z13
+	VPBLENDMD    Z10, Z12, K1, Z12
+	VPSRLQ       $0x20, Z16, Z10
+	VPMULUDQ     Z2, Z16, Z11
+	VPMULUDQ     Z2, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z17
+	VPSRLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z17, Z11, K1, Z17
+	VPBLENDMD    Z10, Z16, K1, Z16
+	VPXORD       Z19, Z16, Z16
+	VPXORD       Z14, Z16, Z16
+	VPXORD       Z18, Z12, Z12
+	VPXORD       Z15, Z12, Z12
+	VPADDD       Z3, Z14, Z14
+	VPADDD       Z4, Z15, Z15
+	VPSRLQ       $0x20, Z16, Z10
+	VPMULUDQ     Z1, Z16, Z11
+	VPMULUDQ     Z1, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z18
+	VPSRLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z18, Z11, K1, Z18
+	VPBLENDMD    Z10, Z16, K1, Z16
+	VPSRLQ       $0x20, Z12, Z10
+	VPMULUDQ     Z2, Z12, Z11
+	VPMULUDQ     Z2, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z19
+	VPSRLQ       $0x20, Z11, Z12
+	VPBLENDMD    Z19, Z11, K1, Z19
+	VPBLENDMD    Z10, Z12, K1, Z12
+	VPXORD       Z17, Z12, Z12
+	VPXORD       Z14, Z12, Z12
+	VPXORD       Z13, Z16, Z16
+	VPXORD       Z15, Z16, Z16
+	VPADDD       Z3, Z14, Z14
+	VPADDD       Z4, Z15, Z15
+	VPSRLQ       $0x20, Z12, Z10
+	VPMULUDQ     Z1, Z12, Z11
+	VPMULUDQ     Z1, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z13
+	VPSRLQ       $0x20, Z11, Z12
+	VPBLENDMD    Z13, Z11, K1, Z13
+	VPBLENDMD    Z10, Z12, K1, Z12
+	VPSRLQ       $0x20, Z16, Z10
+	VPMULUDQ     Z2, Z16, Z11
+	VPMULUDQ     Z2, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z17
+	VPSRLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z17, Z11, K1, Z17
+	VPBLENDMD    Z10, Z16, K1, Z16
+	VPXORD       Z19, Z16, Z16
+	VPXORD       Z14, Z16, Z16
+	VPXORD       Z18, Z12, Z12
+	VPXORD       Z15, Z12, Z12
+	VPADDD       Z3, Z14, Z14
+	VPADDD       Z4, Z15, Z15
+	VPSRLQ       $0x20, Z16, Z10
+	VPMULUDQ     Z1, Z16, Z11
+	VPMULUDQ     Z1, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z18
+	VPSRLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z18, Z11, K1, Z18
+	VPBLENDMD    Z10, Z16, K1, Z16
+	VPSRLQ       $0x20, Z12, Z10
+	VPMULUDQ     Z2, Z12, Z11
+	VPMULUDQ     Z2, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z19
+	VPSRLQ       $0x20, Z11, Z12
+	VPBLENDMD    Z19, Z11, K1, Z19
+	VPBLENDMD    Z10, Z12, K1, Z12
+	VPXORD       Z17, Z12, Z12
+	VPXORD       Z14, Z12, Z12
+	VPXORD       Z13, Z16, Z16
+	VPXORD       Z15, Z16, Z16
+	VPADDD       Z3, Z14, Z14
+	VPADDD       Z4, Z15, Z15
+	VPSRLQ       $0x20, Z12, Z10
+	VPMULUDQ     Z1, Z12, Z11
+	VPMULUDQ     Z1, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z13
+	VPSRLQ       $0x20, Z11, Z12
+	VPBLENDMD    Z13, Z11, K1, Z13
+	VPBLENDMD    Z10, Z12, K1, Z12
+	VPSRLQ       $0x20, Z16, Z10
+	VPMULUDQ     Z2, Z16, Z11
+	VPMULUDQ     Z2, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z17
+	VPSRLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z17, Z11, K1, Z17
+	VPBLENDMD    Z10, Z16, K1, Z16
+	VPXORD       Z19, Z16, Z16
+	VPXORD       Z14, Z16, Z16
+	VPXORD       Z18, Z12, Z12
+	VPXORD       Z15, Z12, Z12
+	VPADDD       Z3, Z14, Z14
+	VPADDD       Z4, Z15, Z15
+	VPSRLQ       $0x20, Z16, Z10
+	VPMULUDQ     Z1, Z16, Z11
+	VPMULUDQ     Z1, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z18
+	VPSRLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z18, Z11, K1, Z18
+	VPBLENDMD    Z10, Z16, K1, Z16
+	VPSRLQ       $0x20, Z12, Z10
+	VPMULUDQ     Z2, Z12, Z11
+	VPMULUDQ     Z2, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z19
+	VPSRLQ       $0x20, Z11, Z12
+	VPBLENDMD    Z19, Z11, K1, Z19
+	VPBLENDMD    Z10, Z12, K1, Z12
+	VPXORD       Z17, Z12, Z12
+	VPXORD       Z14, Z12, Z12
+	VPXORD       Z13, Z16, Z16
+	VPXORD       Z15, Z16, Z16
+	VPADDD       Z3, Z14, Z14
+	VPADDD       Z4, Z15, Z15
+	VPSRLQ       $0x20, Z12, Z10
+	VPMULUDQ     Z1, Z12, Z11
+	VPMULUDQ     Z1, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z13
+	VPSRLQ       $0x20, Z11, Z12
+	VPBLENDMD    Z13, Z11, K1, Z13
+	VPBLENDMD    Z10, Z12, K1, Z12
+	VPSRLQ       $0x20, Z16, Z10
+	VPMULUDQ     Z2, Z16, Z11
+	VPMULUDQ     Z2, Z10, Z10
+	VPSLLQ       $0x20, Z10, Z17
+	VPSRLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z17, Z11, K1, Z17
+	VPBLENDMD    Z10, Z16, K1, Z16
+	VPXORD       Z19, Z16, Z16
+	VPXORD       Z14, Z16, Z16
+	VPXORD       Z18, Z12, Z12
+	VPXORD       Z15, Z12, Z12
+	VPADDD       Z5, Z0, Z0
+	VPUNPCKLDQ   Z17, Z16, Z10
+	VPUNPCKLDQ   Z13, Z12, Z11
+	VPUNPCKHDQ   Z17, Z16, Z14
+	VPUNPCKHDQ   Z13, Z12, Z12
+	VPUNPCKLQDQ  Z11, Z10, Z13
+	VPUNPCKHQDQ  Z11, Z10, Z15
+	VPUNPCKLQDQ  Z12, Z14, Z16
+	VPUNPCKHQDQ  Z12, Z14, Z12
+	VSHUFI32X4   $0x44, Z15, Z13, Z10
+	VSHUFI32X4   $0x44, Z12, Z16, Z11
+	VSHUFI32X4   $0xee, Z15, Z13, Z14
+	VSHUFI32X4   $0xee, Z12, Z16, Z12
+	VSHUFI32X4   $0x88, Z11, Z10, Z13
+	VSHUFI32X4   $0xdd, Z11, Z10, Z10
+	VSHUFI32X4   $0x88, Z12, Z14, Z11
+	VSHUFI32X4   $0xdd, Z12, Z14, Z12
+	VMOVD        SI, X14
+	VPBROADCASTD X14, Z14
+	VMOVUPS      (CX), Z15
+	VPANDD       Z6, Z15, Z16
+	VMULPS       Z14, Z16, Z16
+	VMINPS       Z7, Z16, Z16
+	VCVTTPS2DQ   Z16, Z17
+	VCVTDQ2PS    Z17, Z18
+	VSUBPS       Z18, Z16, Z16
+	VMULPS       Z8, Z16, Z16
+	VPSRLD       $0x08, Z13, Z13
+	VCVTDQ2PS    Z13, Z13
+	VCMPPS       $0x01, Z16, Z13, K2
+	VPADDD       Z9, Z17, K2, Z17
+	VPSRAD       $0x1f, Z15, Z15
+	VPXORD       Z15, Z17, Z17
+	VPSUBD       Z15, Z17, Z17
+	VMOVUPS      64(CX), Z13
+	VPANDD       Z6, Z13, Z15
+	VMULPS       Z14, Z15, Z15
+	VMINPS       Z7, Z15, Z15
+	VCVTTPS2DQ   Z15, Z16
+	VCVTDQ2PS    Z16, Z18
+	VSUBPS       Z18, Z15, Z15
+	VMULPS       Z8, Z15, Z15
+	VPSRLD       $0x08, Z10, Z10
+	VCVTDQ2PS    Z10, Z10
+	VCMPPS       $0x01, Z15, Z10, K2
+	VPADDD       Z9, Z16, K2, Z16
+	VPSRAD       $0x1f, Z13, Z13
+	VPXORD       Z13, Z16, Z16
+	VPSUBD       Z13, Z16, Z16
+	VMOVUPS      128(CX), Z10
+	VPANDD       Z6, Z10, Z13
+	VMULPS       Z14, Z13, Z13
+	VMINPS       Z7, Z13, Z13
+	VCVTTPS2DQ   Z13, Z15
+	VCVTDQ2PS    Z15, Z18
+	VSUBPS       Z18, Z13, Z13
+	VMULPS       Z8, Z13, Z13
+	VPSRLD       $0x08, Z11, Z11
+	VCVTDQ2PS    Z11, Z11
+	VCMPPS       $0x01, Z13, Z11, K2
+	VPADDD       Z9, Z15, K2, Z15
+	VPSRAD       $0x1f, Z10, Z10
+	VPXORD       Z10, Z15, Z15
+	VPSUBD       Z10, Z15, Z15
+	VMOVUPS      192(CX), Z10
+	VPANDD       Z6, Z10, Z11
+	VMULPS       Z14, Z11, Z11
+	VMINPS       Z7, Z11, Z11
+	VCVTTPS2DQ   Z11, Z13
+	VCVTDQ2PS    Z13, Z14
+	VSUBPS       Z14, Z11, Z11
+	VMULPS       Z8, Z11, Z11
+	VPSRLD       $0x08, Z12, Z12
+	VCVTDQ2PS    Z12, Z12
+	VCMPPS       $0x01, Z11, Z12, K2
+	VPADDD       Z9, Z13, K2, Z13
+	VPSRAD       $0x1f, Z10, Z10
+	VPXORD       Z10, Z13, Z13
+	VPSUBD       Z10, Z13, Z13
+	VPMOVSDB     Z17, (AX)
+	VPMOVSDB     Z16, 16(AX)
+	VPMOVSDB     Z15, 32(AX)
+	VPMOVSDB     Z13, 48(AX)
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DI
+	SUBQ         $0x00000040, DX
+	JMP          loop
+
+end:
+	VZEROUPPER
+	MOVQ DI, ret+64(FP)
+	RET
+
+// func roundTableAVX512(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value *[16]uint8, next *[16]uint8, state *[6]uint32) int
+// Requires: AVX, AVX512BW, AVX512F, SSE
+TEXT ·roundTableAVX512(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	MOVQ         src_len+32(FP), DX
+	MOVQ         limits+56(FP), BX
+	MOVQ         below+64(FP), SI
+	MOVQ         value+72(FP), DI
+	MOVQ         next+80(FP), R8
+	MOVQ         state+88(FP), R9
+	MOVL         $0xd2511f53, R10
+	VMOVD        R10, X0
+	VPBROADCASTD X0, Z1
+	MOVL         $0xcd9e8d57, R10
+	VMOVD        R10, X0
+	VPBROADCASTD X0, Z2
+	MOVL         $0x9e3779b9, R10
+	VMOVD        R10, X0
+	VPBROADCASTD X0, Z3
+	MOVL         $0xbb67ae85, R10
+	VMOVD        R10, X0
+	VPBROADCASTD X0, Z4
+	MOVL         $0x00000010, R10
+	VMOVD        R10, X0
+	VPBROADCASTD X0, Z5
+	VPBROADCASTD 8(R9), Z0
+	VPADDD       counterStep<>+0(SB), Z0, Z0
+	MOVL         $0x0000aaaa, R10
+	KMOVW        R10, K1
+	MOVSS        scale+48(FP), X6
+	VMOVD        X6, R10
+	MOVL         $0x0000000f, R11
+	VMOVD        R11, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x000000ff, R11
+	VMOVD        R11, X7
+	VPBROADCASTD X7, Z7
+	MOVL         $0x33800000, R11
+	VMOVD        R11, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x00000001, R11
+	VMOVD        R11, X9
+	VPBROADCASTD X9, Z9
+	XORQ         R11, R11
+
+loop:
+	CMPQ            DX, $0x00000040
+	JLT             end
+	VMOVUPS         Z0, Z10
+	VPBROADCASTD    12(R9), Z11
+	VPBROADCASTD    16(R9), Z12
+	VPBROADCASTD    20(R9), Z13
+	VPBROADCASTD    (R9), Z14
+	VPBROADCASTD    4(R9), Z15
+	VPSRLQ          $0x20, Z10, Z16
+	VPMULUDQ        Z1, Z10, Z10
+	VPMULUDQ        Z1, Z16, Z16
+	VPSLLQ          $0x20, Z16, Z18
+	VPSRLQ          $0x20, Z10, Z17
+	VPBLENDMD       Z18, Z10, K1, Z18
+	VPBLENDMD       Z16, Z17, K1, Z17
+	VPSRLQ          $0x20, Z12, Z10
+	VPMULUDQ        Z2, Z12, Z12
+	VPMULUDQ        Z2, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z19
+	VPSRLQ          $0x20, Z12, Z16
+	VPBLENDMD       Z19, Z12, K1, Z19
+	VPBLENDMD       Z10, Z16, K1, Z16
+	VPXORD          Z11, Z16, Z16
+	VPXORD          Z14, Z16, Z16
+	VPXORD          Z13, Z17, Z17
+	VPXORD          Z15, Z17, Z17
+	VPADDD          Z3, Z14, Z14
+	VPADDD          Z4, Z15, Z15
+	VPSRLQ          $0x20, Z16, Z10
+	VPMULUDQ        Z1, Z16, Z11
+	VPMULUDQ        Z1, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z13
+	VPSRLQ          $0x20, Z11, Z12
+	VPBLENDMD       Z13, Z11, K1, Z13
+	VPBLENDMD       Z10, Z12, K1, Z12
+	VPSRLQ          $0x20, Z17, Z10
+	VPMULUDQ        Z2, Z17, Z11
+	VPMULUDQ        Z2, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z17
+	VPSRLQ          $0x20, Z11, Z16
+	VPBLENDMD       Z17, Z11, K1, Z17
+	VPBLENDMD       Z10, Z16, K1, Z16
+	VPXORD          Z19, Z16, Z16
+	VPXORD          Z14, Z16, Z16
+	VPXORD          Z18, Z12, Z12
+	VPXORD          Z15, Z12, Z12
+	VPADDD          Z3, Z14, Z14
+	VPADDD          Z4, Z15, Z15
+	VPSRLQ          $0x20, Z16, Z10
+	VPMULUDQ        Z1, Z16, Z11
+	VPMULUDQ        Z1, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z18
+	VPSRLQ          $0x20, Z11, Z16
+	VPBLENDMD       Z18, Z11, K1, Z18
+	VPBLENDMD       Z10, Z16, K1, Z16
+	VPSRLQ          $0x20, Z12, Z10
+	VPMULUDQ        Z2, Z12, Z11
+	VPMULUDQ        Z2, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z19
+	VPSRLQ          $0x20, Z11, Z12
+	VPBLENDMD       Z19, Z11, K1, Z19
+	VPBLENDMD       Z10, Z12, K1, Z12
+	VPXORD          Z17, Z12, Z12
+	VPXORD          Z14, Z12, Z12
+	VPXORD          Z13, Z16, Z16
+	VPXORD          Z15, Z16, Z16
+	VPADDD          Z3, Z14, Z14
+	VPADDD          Z4, Z15, Z15
+	VPSRLQ          $0x20, Z12, Z10
+	VPMULUDQ        Z1, Z12, Z11
+	VPMULUDQ        Z1, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z13
+	VPSRLQ          $0x20, Z11, Z12
+	VPBLENDMD       Z13, Z11, K1, Z13
+	VPBLENDMD       Z10, Z12, K1, Z12
+	VPSRLQ          $0x20, Z16, Z10
+	VPMULUDQ        Z2, Z16, Z11
+	VPMULUDQ        Z2, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z17
+	VPSRLQ          $0x20, Z11, Z16
+	VPBLENDMD       Z17, Z11, K1, Z17
+	VPBLENDMD       Z10, Z16, K1, Z16
+	VPXORD          Z19, Z16, Z16
+	VPXORD          Z14, Z16, Z16
+	VPXORD          Z18, Z12, Z12
+	VPXORD          Z15, Z12, Z12
+	VPADDD          Z3, Z14, Z14
+	VPADDD          Z4, Z15, Z15
+	VPSRLQ          $0x20, Z16, Z10
+	VPMULUDQ        Z1, Z16, Z11
+	VPMULUDQ        Z1, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z18
+	VPSRLQ          $0x20, Z11, Z16
+	VPBLENDMD       Z18, Z11, K1, Z18
+	VPBLENDMD       Z10, Z16, K1, Z16
+	VPSRLQ          $0x20, Z12, Z10
+	VPMULUDQ        Z2, Z12, Z11
+	VPMULUDQ        Z2, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z19
+	VPSRLQ          $0x20, Z11, Z12
+	VPBLENDMD       Z19, Z11, K1, Z19
+	VPBLENDMD       Z10, Z12, K1, Z12
+	VPXORD          Z17, Z12, Z12
+	VPXORD          Z14, Z12, Z12
+	VPXORD          Z13, Z16, Z16
+	VPXORD          Z15, Z16, Z16
+	VPADDD          Z3, Z14, Z14
+	VPADDD          Z4, Z15, Z15
+	VPSRLQ          $0x20, Z12, Z10
+	VPMULUDQ        Z1, Z12, Z11
+	VPMULUDQ        Z1, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z13
+	VPSRLQ          $0x20, Z11, Z12
+	VPBLENDMD       Z13, Z11, K1, Z13
+	VPBLENDMD       Z10, Z12, K1, Z12
+	VPSRLQ          $0x20, Z16, Z10
+	VPMULUDQ        Z2, Z16, Z11
+	VPMULUDQ        Z2, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z17
+	VPSRLQ          $0x20, Z11, Z16
+	VPBLENDMD       Z17, Z11, K1, Z17
+	VPBLENDMD       Z10, Z16, K1, Z16
+	VPXORD          Z19, Z16, Z16
+	VPXORD          Z14, Z16, Z16
+	VPXORD          Z18, Z12, Z12
+	VPXORD          Z15, Z12, Z12
+	VPADDD          Z3, Z14, Z14
+	VPADDD          Z4, Z15, Z15
+	VPSRLQ          $0x20, Z16, Z10
+	VPMULUDQ        Z1, Z16, Z11
+	VPMULUDQ        Z1, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z18
+	VPSRLQ          $0x20, Z11, Z16
+	VPBLENDMD       Z18, Z11, K1, Z18
+	VPBLENDMD       Z10, Z16, K1, Z16
+	VPSRLQ          $0x20, Z12, Z10
+	VPMULUDQ        Z2, Z12, Z11
+	VPMULUDQ        Z2, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z19
+	VPSRLQ          $0x20, Z11, Z12
+	VPBLENDMD       Z19, Z11, K1, Z19
+	VPBLENDMD       Z10, Z12, K1, Z12
+	VPXORD          Z17, Z12, Z12
+	VPXORD          Z14, Z12, Z12
+	VPXORD          Z13, Z16, Z16
+	VPXORD          Z15, Z16, Z16
+	VPADDD          Z3, Z14, Z14
+	VPADDD          Z4, Z15, Z15
+	VPSRLQ          $0x20, Z12, Z10
+	VPMULUDQ        Z1, Z12, Z11
+	VPMULUDQ        Z1, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z13
+	VPSRLQ          $0x20, Z11, Z12
+	VPBLENDMD       Z13, Z11, K1, Z13
+	VPBLENDMD       Z10, Z12, K1, Z12
+	VPSRLQ          $0x20, Z16, Z10
+	VPMULUDQ        Z2, Z16, Z11
+	VPMULUDQ        Z2, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z17
+	VPSRLQ          $0x20, Z11, Z16
+	VPBLENDMD       Z17, Z11, K1, Z17
+	VPBLENDMD       Z10, Z16, K1, Z16
+	VPXORD          Z19, Z16, Z16
+	VPXORD          Z14, Z16, Z16
+	VPXORD          Z18, Z12, Z12
+	VPXORD          Z15, Z12, Z12
+	VPADDD          Z3, Z14, Z14
+	VPADDD          Z4, Z15, Z15
+	VPSRLQ          $0x20, Z16, Z10
+	VPMULUDQ        Z1, Z16, Z11
+	VPMULUDQ        Z1, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z18
+	VPSRLQ          $0x20, Z11, Z16
+	VPBLENDMD       Z18, Z11, K1, Z18
+	VPBLENDMD       Z10, Z16, K1, Z16
+	VPSRLQ          $0x20, Z12, Z10
+	VPMULUDQ        Z2, Z12, Z11
+	VPMULUDQ        Z2, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z19
+	VPSRLQ          $0x20, Z11, Z12
+	VPBLENDMD       Z19, Z11, K1, Z19
+	VPBLENDMD       Z10, Z12, K1, Z12
+	VPXORD          Z17, Z12, Z12
+	VPXORD          Z14, Z12, Z12
+	VPXORD          Z13, Z16, Z16
+	VPXORD          Z15, Z16, Z16
+	VPADDD          Z3, Z14, Z14
+	VPADDD          Z4, Z15, Z15
+	VPSRLQ          $0x20, Z12, Z10
+	VPMULUDQ        Z1, Z12, Z11
+	VPMULUDQ        Z1, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z13
+	VPSRLQ          $0x20, Z11, Z12
+	VPBLENDMD       Z13, Z11, K1, Z13
+	VPBLENDMD       Z10, Z12, K1, Z12
+	VPSRLQ          $0x20, Z16, Z10
+	VPMULUDQ        Z2, Z16, Z11
+	VPMULUDQ        Z2, Z10, Z10
+	VPSLLQ          $0x20, Z10, Z17
+	VPSRLQ          $0x20, Z11, Z16
+	VPBLENDMD       Z17, Z11, K1, Z17
+	VPBLENDMD       Z10, Z16, K1, Z16
+	VPXORD          Z19, Z16, Z16
+	VPXORD          Z14, Z16, Z16
+	VPXORD          Z18, Z12, Z12
+	VPXORD          Z15, Z12, Z12
+	VPADDD          Z5, Z0, Z0
+	VPUNPCKLDQ      Z17, Z16, Z10
+	VPUNPCKLDQ      Z13, Z12, Z11
+	VPUNPCKHDQ      Z17, Z16, Z14
+	VPUNPCKHDQ      Z13, Z12, Z12
+	VPUNPCKLQDQ     Z11, Z10, Z13
+	VPUNPCKHQDQ     Z11, Z10, Z15
+	VPUNPCKLQDQ     Z12, Z14, Z16
+	VPUNPCKHQDQ     Z12, Z14, Z12
+	VSHUFI32X4      $0x44, Z15, Z13, Z10
+	VSHUFI32X4      $0x44, Z12, Z16, Z11
+	VSHUFI32X4      $0xee, Z15, Z13, Z14
+	VSHUFI32X4      $0xee, Z12, Z16, Z12
+	VSHUFI32X4      $0x88, Z11, Z10, Z13
+	VSHUFI32X4      $0xdd, Z11, Z10, Z10
+	VSHUFI32X4      $0x88, Z12, Z14, Z11
+	VSHUFI32X4      $0xdd, Z12, Z14, Z12
+	VMOVD           R10, X14
+	VPBROADCASTD    X14, Z17
+	VMULPS          (CX), Z17, Z17
+	VBROADCASTSS    (BX), Z14
+	VMINPS          Z14, Z17, Z17
+	VBROADCASTSS    4(BX), Z15
+	VMAXPS          Z15, Z17, Z17
+	VADDPS          Z14, Z17, Z17
+	VBROADCASTSS    8(BX), Z15
+	VMULPS          Z15, Z17, Z17
+	VCVTTPS2DQ      Z17, Z14
+	VBROADCASTI32X4 (SI), Z15
+	VPSHUFB         Z14, Z15, Z15
+	VBROADCASTI32X4 16(SI), Z16
+	VPSHUFB         Z14, Z16, Z16
+	VPCMPGTD        Z6, Z14, K2
+	VPBLENDMD       Z16, Z15, K2, Z14
+	VPANDD          Z7, Z14, Z14
+	VBROADCASTI32X4 (DI), Z15
+	VPSHUFB         Z14, Z15, Z15
+	VPANDD          Z7, Z15, Z15
+	VCVTDQ2PS       Z15, Z15
+	VBROADCASTI32X4 (R8), Z16
+	VPSHUFB         Z14, Z16, Z16
+	VPANDD          Z7, Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VSUBPS          Z15, Z16, Z16
+	VSUBPS          Z15, Z17, Z17
+	VPSRLD          $0x08, Z13, Z13
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z8, Z13, Z13
+	VMULPS          Z16, Z13, Z13
+	VCMPPS          $0x01, Z17, Z13, K2
+	VPADDD          Z9, Z14, K2, Z14
+	VMOVD           R10, X13
+	VPBROADCASTD    X13, Z17
+	VMULPS          64(CX), Z17, Z17
+	VBROADCASTSS    (BX), Z13
+	VMINPS          Z13, Z17, Z17
+	VBROADCASTSS    4(BX), Z15
+	VMAXPS          Z15, Z17, Z17
+	VADDPS          Z13, Z17, Z17
+	VBROADCASTSS    8(BX), Z15
+	VMULPS          Z15, Z17, Z17
+	VCVTTPS2DQ      Z17, Z13
+	VBROADCASTI32X4 (SI), Z15
+	VPSHUFB         Z13, Z15, Z15
+	VBROADCASTI32X4 16(SI), Z16
+	VPSHUFB         Z13, Z16, Z16
+	VPCMPGTD        Z6, Z13, K2
+	VPBLENDMD       Z16, Z15, K2, Z13
+	VPANDD          Z7, Z13, Z13
+	VBROADCASTI32X4 (DI), Z15
+	VPSHUFB         Z13, Z15, Z15
+	VPANDD          Z7, Z15, Z15
+	VCVTDQ2PS       Z15, Z15
+	VBROADCASTI32X4 (R8), Z16
+	VPSHUFB         Z13, Z16, Z16
+	VPANDD          Z7, Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VSUBPS          Z15, Z16, Z16
+	VSUBPS          Z15, Z17, Z17
+	VPSRLD          $0x08, Z10, Z10
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z8, Z10, Z10
+	VMULPS          Z16, Z10, Z10
+	VCMPPS          $0x01, Z17, Z10, K2
+	VPADDD          Z9, Z13, K2, Z13
+	VMOVD           R10, X10
+	VPBROADCASTD    X10, Z17
+	VMULPS          128(CX), Z17, Z17
+	VBROADCASTSS    (BX), Z10
+	VMINPS          Z10, Z17, Z17
+	VBROADCASTSS    4(BX), Z15
+	VMAXPS          Z15, Z17, Z17
+	VADDPS          Z10, Z17, Z17
+	VBROADCASTSS    8(BX), Z15
+	VMULPS          Z15, Z17, Z17
+	VCVTTPS2DQ      Z17, Z10
+	VBROADCASTI32X4 (SI), Z15
+	VPSHUFB         Z10, Z15, Z15
+	VBROADCASTI32X4 16(SI), Z16
+	VPSHUFB         Z10, Z16, Z16
+	VPCMPGTD        Z6, Z10, K2
+	VPBLENDMD       Z16, Z15, K2, Z10
+	VPANDD          Z7, Z10, Z10
+	VBROADCASTI32X4 (DI), Z15
+	VPSHUFB         Z10, Z15, Z15
+	VPANDD          Z7, Z15, Z15
+	VCVTDQ2PS       Z15, Z15
+	VBROADCASTI32X4 (R8), Z16
+	VPSHUFB         Z10, Z16, Z16
+	VPANDD          Z7, Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VSUBPS          Z15, Z16, Z16
+	VSUBPS          Z15, Z17, Z17
+	VPSRLD          $0x08, Z11, Z11
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z8, Z11, Z11
+	VMULPS          Z16, Z11, Z11
+	VCMPPS          $0x01, Z17, Z11, K2
+	VPADDD          Z9, Z10, K2, Z10
+	VMOVD           R10, X11
+	VPBROADCASTD    X11, Z17
+	VMULPS          192(CX), Z17, Z17
+	VBROADCASTSS    (BX), Z11
+	VMINPS          Z11, Z17, Z17
+	VBROADCASTSS    4(BX), Z15
+	VMAXPS          Z15, Z17, Z17
+	VADDPS          Z11, Z17, Z17
+	VBROADCASTSS    8(BX), Z15
+	VMULPS          Z15, Z17, Z17
+	VCVTTPS2DQ      Z17, Z11
+	VBROADCASTI32X4 (SI), Z15
+	VPSHUFB         Z11, Z15, Z15
+	VBROADCASTI32X4 16(SI), Z16
+	VPSHUFB         Z11, Z16, Z16
+	VPCMPGTD        Z6, Z11, K2
+	VPBLENDMD       Z16, Z15, K2, Z11
+	VPANDD          Z7, Z11, Z11
+	VBROADCASTI32X4 (DI), Z15
+	VPSHUFB         Z11, Z15, Z15
+	VPANDD          Z7, Z15, Z15
+	VCVTDQ2PS       Z15, Z15
+	VBROADCASTI32X4 (R8), Z16
+	VPSHUFB         Z11, Z16, Z16
+	VPANDD          Z7, Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VSUBPS          Z15, Z16, Z16
+	VSUBPS          Z15, Z17, Z17
+	VPSRLD          $0x08, Z12, Z12
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z8, Z12, Z12
+	VMULPS          Z16, Z12, Z12
+	VCMPPS          $0x01, Z17, Z12, K2
+	VPADDD          Z9, Z11, K2, Z11
+	VPSRLQ          $0x1c, Z14, Z12
+	VPORD           Z12, Z14, Z14
+	VPMOVQB         Z14, (AX)
+	VPSRLQ          $0x1c, Z13, Z12
+	VPORD           Z12, Z13, Z13
+	VPMOVQB         Z13, 8(AX)
+	VPSRLQ          $0x1c, Z10, Z12
+	VPORD           Z12, Z10, Z10
+	VPMOVQB         Z10, 16(AX)
+	VPSRLQ          $0x1c, Z11, Z10
+	VPORD           Z10, Z11, Z11
+	VPMOVQB         Z11, 24(AX)
+	ADDQ            $0x00000100, CX
+	ADDQ            $0x00000020, AX
+	ADDQ            $0x00000040, R11
+	SUBQ            $0x00000040, DX
+	JMP             loop
+
+end:
+	VZEROUPPER
+	MOVQ R11, ret+96(FP)
+	RET
+
 // func sumSquaresAVX2(x []float32, lanes *[8]float64) int
 // Requires: AVX, AVX2, FMA3
 TEXT ·sumSquaresAVX2(SB), NOSPLIT, $0-40
@@ -4211,621 +6285,105 @@ end:
 	MOVQ    BX, ret+32(FP)
 	RET
 
-// func philoxAVX2(dst []uint32, state *[6]uint32) int
-// Requires: AVX, AVX2
-TEXT ·philoxAVX2(SB), NOSPLIT, $0-40
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         dst_len+8(FP), CX
-	MOVQ         state+24(FP), DX
-	VPBROADCASTD 8(DX), Y0
-	VPADDD       counterStep<>+0(SB), Y0, Y0
-	XORQ         BX, BX
-
-loop:
-	CMPQ         CX, $0x00000020
-	JLT          end
-	VMOVDQA      Y0, Y1
-	VPBROADCASTD 12(DX), Y2
-	VPBROADCASTD 16(DX), Y3
-	VPBROADCASTD 20(DX), Y4
-	VPBROADCASTD (DX), Y5
-	VPBROADCASTD 4(DX), Y6
-	VPSRLQ       $0x20, Y1, Y7
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y7
-	VPSLLQ       $0x20, Y7, Y8
-	VPBLENDD     $0xaa, Y8, Y1, Y8
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y7, Y1, Y1
-	VPSRLQ       $0x20, Y3, Y7
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y7
-	VPSLLQ       $0x20, Y7, Y9
-	VPBLENDD     $0xaa, Y9, Y3, Y9
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y7, Y3, Y3
-	VPXOR        Y2, Y3, Y3
-	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y1, Y1
-	VPXOR        Y6, Y1, Y1
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y4
-	VPBLENDD     $0xaa, Y4, Y3, Y4
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y7, Y1, Y7
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPXOR        Y9, Y1, Y1
-	VPXOR        Y5, Y1, Y1
-	VPXOR        Y8, Y3, Y3
-	VPXOR        Y6, Y3, Y3
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y8
-	VPBLENDD     $0xaa, Y8, Y1, Y8
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y9
-	VPBLENDD     $0xaa, Y9, Y3, Y9
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPXOR        Y7, Y3, Y3
-	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y1, Y1
-	VPXOR        Y6, Y1, Y1
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y4
-	VPBLENDD     $0xaa, Y4, Y3, Y4
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y7, Y1, Y7
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPXOR        Y9, Y1, Y1
-	VPXOR        Y5, Y1, Y1
-	VPXOR        Y8, Y3, Y3
-	VPXOR        Y6, Y3, Y3
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y8
-	VPBLENDD     $0xaa, Y8, Y1, Y8
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y9
-	VPBLENDD     $0xaa, Y9, Y3, Y9
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPXOR        Y7, Y3, Y3
-	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y1, Y1
-	VPXOR        Y6, Y1, Y1
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y4
-	VPBLENDD     $0xaa, Y4, Y3, Y4
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y7, Y1, Y7
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPXOR        Y9, Y1, Y1
-	VPXOR        Y5, Y1, Y1
-	VPXOR        Y8, Y3, Y3
-	VPXOR        Y6, Y3, Y3
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y8
-	VPBLENDD     $0xaa, Y8, Y1, Y8
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y9
-	VPBLENDD     $0xaa, Y9, Y3, Y9
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPXOR        Y7, Y3, Y3
-	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y1, Y1
-	VPXOR        Y6, Y1, Y1
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y4
-	VPBLENDD     $0xaa, Y4, Y3, Y4
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y7, Y1, Y7
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPXOR        Y9, Y1, Y1
-	VPXOR        Y5, Y1, Y1
-	VPXOR        Y8, Y3, Y3
-	VPXOR        Y6, Y3, Y3
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y8
-	VPBLENDD     $0xaa, Y8, Y1, Y8
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y9
-	VPBLENDD     $0xaa, Y9, Y3, Y9
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPXOR        Y7, Y3, Y3
-	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y1, Y1
-	VPXOR        Y6, Y1, Y1
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y4
-	VPBLENDD     $0xaa, Y4, Y3, Y4
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y7, Y1, Y7
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPXOR        Y9, Y1, Y1
-	VPXOR        Y5, Y1, Y1
-	VPXOR        Y8, Y3, Y3
-	VPXOR        Y6, Y3, Y3
-	VPADDD       all00000008<>+0(SB), Y0, Y0
-	VPUNPCKLDQ   Y7, Y1, Y2
-	VPUNPCKLDQ   Y4, Y3, Y5
-	VPUNPCKHDQ   Y7, Y1, Y1
-	VPUNPCKHDQ   Y4, Y3, Y3
-	VPUNPCKLQDQ  Y5, Y2, Y4
-	VPUNPCKHQDQ  Y5, Y2, Y2
-	VPUNPCKLQDQ  Y3, Y1, Y5
-	VPUNPCKHQDQ  Y3, Y1, Y1
-	VPERM2I128   $0x20, Y2, Y4, Y3
-	VPERM2I128   $0x20, Y1, Y5, Y6
-	VPERM2I128   $0x31, Y2, Y4, Y2
-	VPERM2I128   $0x31, Y1, Y5, Y1
-	VMOVDQU      Y3, (AX)
-	VMOVDQU      Y6, 32(AX)
-	VMOVDQU      Y2, 64(AX)
-	VMOVDQU      Y1, 96(AX)
-	ADDQ         $0x00000080, AX
-	ADDQ         $0x00000020, BX
-	SUBQ         $0x00000020, CX
-	JMP          loop
-
-end:
-	VZEROUPPER
-	MOVQ BX, ret+32(FP)
-	RET
-
-DATA alld2511f53<>+0(SB)/4, $0xd2511f53
-DATA alld2511f53<>+4(SB)/4, $0xd2511f53
-DATA alld2511f53<>+8(SB)/4, $0xd2511f53
-DATA alld2511f53<>+12(SB)/4, $0xd2511f53
-DATA alld2511f53<>+16(SB)/4, $0xd2511f53
-DATA alld2511f53<>+20(SB)/4, $0xd2511f53
-DATA alld2511f53<>+24(SB)/4, $0xd2511f53
-DATA alld2511f53<>+28(SB)/4, $0xd2511f53
-GLOBL alld2511f53<>(SB), RODATA|NOPTR, $32
-
-DATA allcd9e8d57<>+0(SB)/4, $0xcd9e8d57
-DATA allcd9e8d57<>+4(SB)/4, $0xcd9e8d57
-DATA allcd9e8d57<>+8(SB)/4, $0xcd9e8d57
-DATA allcd9e8d57<>+12(SB)/4, $0xcd9e8d57
-DATA allcd9e8d57<>+16(SB)/4, $0xcd9e8d57
-DATA allcd9e8d57<>+20(SB)/4, $0xcd9e8d57
-DATA allcd9e8d57<>+24(SB)/4, $0xcd9e8d57
-DATA allcd9e8d57<>+28(SB)/4, $0xcd9e8d57
-GLOBL allcd9e8d57<>(SB), RODATA|NOPTR, $32
-
-DATA all9e3779b9<>+0(SB)/4, $0x9e3779b9
-DATA all9e3779b9<>+4(SB)/4, $0x9e3779b9
-DATA all9e3779b9<>+8(SB)/4, $0x9e3779b9
-DATA all9e3779b9<>+12(SB)/4, $0x9e3779b9
-DATA all9e3779b9<>+16(SB)/4, $0x9e3779b9
-DATA all9e3779b9<>+20(SB)/4, $0x9e3779b9
-DATA all9e3779b9<>+24(SB)/4, $0x9e3779b9
-DATA all9e3779b9<>+28(SB)/4, $0x9e3779b9
-GLOBL all9e3779b9<>(SB), RODATA|NOPTR, $32
-
-DATA allbb67ae85<>+0(SB)/4, $0xbb67ae85
-DATA allbb67ae85<>+4(SB)/4, $0xbb67ae85
-DATA allbb67ae85<>+8(SB)/4, $0xbb67ae85
-DATA allbb67ae85<>+12(SB)/4, $0xbb67ae85
-DATA allbb67ae85<>+16(SB)/4, $0xbb67ae85
-DATA allbb67ae85<>+20(SB)/4, $0xbb67ae85
-DATA allbb67ae85<>+24(SB)/4, $0xbb67ae85
-DATA allbb67ae85<>+28(SB)/4, $0xbb67ae85
-GLOBL allbb67ae85<>(SB), RODATA|NOPTR, $32
-
-// func stochasticInt8AVX2(dst []byte, src []float32, scale float32, state *[6]uint32) int
-// Requires: AVX, AVX2, SSE
-TEXT ·stochasticInt8AVX2(SB), NOSPLIT, $0-72
+// func quantiseInt32AVX2(dst []int32, src []float32, scale float64, limit float64) int
+// Requires: AVX, AVX2, SSE2
+TEXT ·quantiseInt32AVX2(SB), NOSPLIT, $0-72
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
 	MOVQ         src_len+32(FP), DX
-	MOVQ         state+56(FP), BX
-	VPBROADCASTD 8(BX), Y0
-	VPADDD       counterStep<>+0(SB), Y0, Y0
-	MOVSS        scale+48(FP), X1
-	VMOVD        X1, SI
-	XORQ         DI, DI
+	MOVSD        scale+48(FP), X0
+	VBROADCASTSD X0, Y0
+	MOVSD        limit+56(FP), X1
+	VBROADCASTSD X1, Y1
+	VXORPD       Y2, Y2, Y2
+	VSUBPD       Y1, Y2, Y2
+	XORQ         BX, BX
 
 loop:
-	CMPQ         DX, $0x00000020
-	JLT          end
-	VMOVDQA      Y0, Y1
-	VPBROADCASTD 12(BX), Y2
-	VPBROADCASTD 16(BX), Y3
-	VPBROADCASTD 20(BX), Y4
-	VPBROADCASTD (BX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPSRLQ       $0x20, Y1, Y7
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y7
-	VPSLLQ       $0x20, Y7, Y8
-	VPBLENDD     $0xaa, Y8, Y1, Y8
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y7, Y1, Y1
-	VPSRLQ       $0x20, Y3, Y7
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y7
-	VPSLLQ       $0x20, Y7, Y9
-	VPBLENDD     $0xaa, Y9, Y3, Y9
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y7, Y3, Y3
-	VPXOR        Y2, Y3, Y3
-	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y1, Y1
-	VPXOR        Y6, Y1, Y1
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y4
-	VPBLENDD     $0xaa, Y4, Y3, Y4
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y7, Y1, Y7
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPXOR        Y9, Y1, Y1
-	VPXOR        Y5, Y1, Y1
-	VPXOR        Y8, Y3, Y3
-	VPXOR        Y6, Y3, Y3
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y8
-	VPBLENDD     $0xaa, Y8, Y1, Y8
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y9
-	VPBLENDD     $0xaa, Y9, Y3, Y9
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPXOR        Y7, Y3, Y3
-	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y1, Y1
-	VPXOR        Y6, Y1, Y1
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y4
-	VPBLENDD     $0xaa, Y4, Y3, Y4
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y7, Y1, Y7
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPXOR        Y9, Y1, Y1
-	VPXOR        Y5, Y1, Y1
-	VPXOR        Y8, Y3, Y3
-	VPXOR        Y6, Y3, Y3
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y8
-	VPBLENDD     $0xaa, Y8, Y1, Y8
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y9
-	VPBLENDD     $0xaa, Y9, Y3, Y9
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPXOR        Y7, Y3, Y3
-	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y1, Y1
-	VPXOR        Y6, Y1, Y1
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y4
-	VPBLENDD     $0xaa, Y4, Y3, Y4
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y7, Y1, Y7
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPXOR        Y9, Y1, Y1
-	VPXOR        Y5, Y1, Y1
-	VPXOR        Y8, Y3, Y3
-	VPXOR        Y6, Y3, Y3
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y8
-	VPBLENDD     $0xaa, Y8, Y1, Y8
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y9
-	VPBLENDD     $0xaa, Y9, Y3, Y9
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPXOR        Y7, Y3, Y3
-	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y1, Y1
-	VPXOR        Y6, Y1, Y1
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y4
-	VPBLENDD     $0xaa, Y4, Y3, Y4
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y7, Y1, Y7
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPXOR        Y9, Y1, Y1
-	VPXOR        Y5, Y1, Y1
-	VPXOR        Y8, Y3, Y3
-	VPXOR        Y6, Y3, Y3
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y8
-	VPBLENDD     $0xaa, Y8, Y1, Y8
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y9
-	VPBLENDD     $0xaa, Y9, Y3, Y9
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPXOR        Y7, Y3, Y3
-	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y1, Y1
-	VPXOR        Y6, Y1, Y1
-	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y4
-	VPBLENDD     $0xaa, Y4, Y3, Y4
-	VPSRLQ       $0x20, Y3, Y3
-	VPBLENDD     $0xaa, Y2, Y3, Y3
-	VPSRLQ       $0x20, Y1, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y7, Y1, Y7
-	VPSRLQ       $0x20, Y1, Y1
-	VPBLENDD     $0xaa, Y2, Y1, Y1
-	VPXOR        Y9, Y1, Y1
-	VPXOR        Y5, Y1, Y1
-	VPXOR        Y8, Y3, Y3
-	VPXOR        Y6, Y3, Y3
-	VPADDD       all00000008<>+0(SB), Y0, Y0
-	VPUNPCKLDQ   Y7, Y1, Y2
-	VPUNPCKLDQ   Y4, Y3, Y5
-	VPUNPCKHDQ   Y7, Y1, Y1
-	VPUNPCKHDQ   Y4, Y3, Y3
-	VPUNPCKLQDQ  Y5, Y2, Y4
-	VPUNPCKHQDQ  Y5, Y2, Y2
-	VPUNPCKLQDQ  Y3, Y1, Y5
-	VPUNPCKHQDQ  Y3, Y1, Y1
-	VPERM2I128   $0x20, Y2, Y4, Y3
-	VPERM2I128   $0x20, Y1, Y5, Y6
-	VPERM2I128   $0x31, Y2, Y4, Y2
-	VPERM2I128   $0x31, Y1, Y5, Y1
-	VMOVD        SI, X4
-	VPBROADCASTD X4, Y4
-	VMOVUPS      (CX), Y5
-	VPAND        all7fffffff<>+0(SB), Y5, Y7
-	VMULPS       Y4, Y7, Y7
-	VMINPS       all42fe0000<>+0(SB), Y7, Y7
-	VCVTTPS2DQ   Y7, Y8
-	VCVTDQ2PS    Y8, Y9
-	VSUBPS       Y9, Y7, Y7
-	VMULPS       all4b800000<>+0(SB), Y7, Y7
-	VPSRLD       $0x08, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VCMPPS       $0x01, Y7, Y3, Y3
-	VPSUBD       Y3, Y8, Y8
-	VPSRAD       $0x1f, Y5, Y5
-	VPXOR        Y5, Y8, Y8
-	VPSUBD       Y5, Y8, Y8
-	VMOVUPS      32(CX), Y3
-	VPAND        all7fffffff<>+0(SB), Y3, Y5
-	VMULPS       Y4, Y5, Y5
-	VMINPS       all42fe0000<>+0(SB), Y5, Y5
-	VCVTTPS2DQ   Y5, Y7
-	VCVTDQ2PS    Y7, Y9
-	VSUBPS       Y9, Y5, Y5
-	VMULPS       all4b800000<>+0(SB), Y5, Y5
-	VPSRLD       $0x08, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VCMPPS       $0x01, Y5, Y6, Y6
-	VPSUBD       Y6, Y7, Y7
-	VPSRAD       $0x1f, Y3, Y3
-	VPXOR        Y3, Y7, Y7
-	VPSUBD       Y3, Y7, Y7
-	VMOVUPS      64(CX), Y3
-	VPAND        all7fffffff<>+0(SB), Y3, Y5
-	VMULPS       Y4, Y5, Y5
-	VMINPS       all42fe0000<>+0(SB), Y5, Y5
-	VCVTTPS2DQ   Y5, Y6
-	VCVTDQ2PS    Y6, Y9
-	VSUBPS       Y9, Y5, Y5
-	VMULPS       all4b800000<>+0(SB), Y5, Y5
-	VPSRLD       $0x08, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VCMPPS       $0x01, Y5, Y2, Y2
-	VPSUBD       Y2, Y6, Y6
-	VPSRAD       $0x1f, Y3, Y3
-	VPXOR        Y3, Y6, Y6
-	VPSUBD       Y3, Y6, Y6
-	VMOVUPS      96(CX), Y2
-	VPAND        all7fffffff<>+0(SB), Y2, Y3
-	VMULPS       Y4, Y3, Y3
-	VMINPS       all42fe0000<>+0(SB), Y3, Y3
-	VCVTTPS2DQ   Y3, Y4
-	VCVTDQ2PS    Y4, Y5
-	VSUBPS       Y5, Y3, Y3
-	VMULPS       all4b800000<>+0(SB), Y3, Y3
-	VPSRLD       $0x08, Y1, Y1
-	VCVTDQ2PS    Y1, Y1
-	VCMPPS       $0x01, Y3, Y1, Y1
-	VPSUBD       Y1, Y4, Y4
-	VPSRAD       $0x1f, Y2, Y2
-	VPXOR        Y2, Y4, Y4
-	VPSUBD       Y2, Y4, Y4
-	VMOVUPS      laneOrder<>+0(SB), Y1
-	VPACKSSDW    Y7, Y8, Y8
-	VPACKSSDW    Y4, Y6, Y6
-	VPACKSSWB    Y6, Y8, Y8
-	VPERMD       Y8, Y1, Y8
-	VMOVDQU      Y8, (AX)
-	ADDQ         $0x00000080, CX
-	ADDQ         $0x00000020, AX
-	ADDQ         $0x00000020, DI
-	SUBQ         $0x00000020, DX
-	JMP          loop
+	CMPQ       DX, $0x00000010
+	JLT        end
+	VCVTPS2PD  (CX), Y3
+	VMULPD     Y0, Y3, Y3
+	VCMPPD     $0x07, Y3, Y3, Y4
+	VANDPD     Y4, Y3, Y3
+	VMINPD     Y1, Y3, Y3
+	VMAXPD     Y2, Y3, Y3
+	VCVTPD2DQY Y3, X3
+	VMOVDQU    X3, (AX)
+	VCVTPS2PD  16(CX), Y3
+	VMULPD     Y0, Y3, Y3
+	VCMPPD     $0x07, Y3, Y3, Y4
+	VANDPD     Y4, Y3, Y3
+	VMINPD     Y1, Y3, Y3
+	VMAXPD     Y2, Y3, Y3
+	VCVTPD2DQY Y3, X3
+	VMOVDQU    X3, 16(AX)
+	VCVTPS2PD  32(CX), Y3
+	VMULPD     Y0, Y3, Y3
+	VCMPPD     $0x07, Y3, Y3, Y4
+	VANDPD     Y4, Y3, Y3
+	VMINPD     Y1, Y3, Y3
+	VMAXPD     Y2, Y3, Y3
+	VCVTPD2DQY Y3, X3
+	VMOVDQU    X3, 32(AX)
+	VCVTPS2PD  48(CX), Y3
+	VMULPD     Y0, Y3, Y3
+	VCMPPD     $0x07, Y3, Y3, Y4
+	VANDPD     Y4, Y3, Y3
+	VMINPD     Y1, Y3, Y3
+	VMAXPD     Y2, Y3, Y3
+	VCVTPD2DQY Y3, X3
+	VMOVDQU    X3, 48(AX)
+	ADDQ       $0x00000040, CX
+	ADDQ       $0x00000040, AX
+	ADDQ       $0x00000010, BX
+	SUBQ       $0x00000010, DX
+	JMP        loop
 
 end:
 	VZEROUPPER
-	MOVQ DI, ret+64(FP)
+	MOVQ BX, ret+64(FP)
 	RET
 
-DATA all42fe0000<>+0(SB)/4, $0x42fe0000
-DATA all42fe0000<>+4(SB)/4, $0x42fe0000
-DATA all42fe0000<>+8(SB)/4, $0x42fe0000
-DATA all42fe0000<>+12(SB)/4, $0x42fe0000
-DATA all42fe0000<>+16(SB)/4, $0x42fe0000
-DATA all42fe0000<>+20(SB)/4, $0x42fe0000
-DATA all42fe0000<>+24(SB)/4, $0x42fe0000
-DATA all42fe0000<>+28(SB)/4, $0x42fe0000
-GLOBL all42fe0000<>(SB), RODATA|NOPTR, $32
+// func dequantiseInt32AVX2(dst []float32, src []int32, step float64) int
+// Requires: AVX, AVX2, SSE2
+TEXT ·dequantiseInt32AVX2(SB), NOSPLIT, $0-64
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         dst_len+8(FP), CX
+	MOVQ         src_base+24(FP), DX
+	MOVSD        step+48(FP), X0
+	VBROADCASTSD X0, Y0
+	XORQ         BX, BX
 
-DATA all4b800000<>+0(SB)/4, $0x4b800000
-DATA all4b800000<>+4(SB)/4, $0x4b800000
-DATA all4b800000<>+8(SB)/4, $0x4b800000
-DATA all4b800000<>+12(SB)/4, $0x4b800000
-DATA all4b800000<>+16(SB)/4, $0x4b800000
-DATA all4b800000<>+20(SB)/4, $0x4b800000
-DATA all4b800000<>+24(SB)/4, $0x4b800000
-DATA all4b800000<>+28(SB)/4, $0x4b800000
-GLOBL all4b800000<>(SB), RODATA|NOPTR, $32
+loop:
+	CMPQ       CX, $0x00000010
+	JLT        end
+	VCVTDQ2PD  (DX), Y1
+	VMULPD     Y0, Y1, Y1
+	VCVTPD2PSY Y1, X1
+	VMOVUPS    X1, (AX)
+	VCVTDQ2PD  16(DX), Y1
+	VMULPD     Y0, Y1, Y1
+	VCVTPD2PSY Y1, X1
+	VMOVUPS    X1, 16(AX)
+	VCVTDQ2PD  32(DX), Y1
+	VMULPD     Y0, Y1, Y1
+	VCVTPD2PSY Y1, X1
+	VMOVUPS    X1, 32(AX)
+	VCVTDQ2PD  48(DX), Y1
+	VMULPD     Y0, Y1, Y1
+	VCVTPD2PSY Y1, X1
+	VMOVUPS    X1, 48(AX)
+	ADDQ       $0x00000040, DX
+	ADDQ       $0x00000040, AX
+	ADDQ       $0x00000010, BX
+	SUBQ       $0x00000010, CX
+	JMP        loop
+
+end:
+	VZEROUPPER
+	MOVQ BX, ret+56(FP)
+	RET
 
 // func flipSignsAVX2(x *float32, bits *[4]uint32)
 // Requires: AVX, AVX2
@@ -5263,419 +6821,6 @@ end:
 	VZEROUPPER
 	MOVQ BX, ret+48(FP)
 	RET
-
-// func roundTableAVX2(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value *[16]uint8, next *[16]uint8, state *[6]uint32) int
-// Requires: AVX, AVX2, SSE
-TEXT ·roundTableAVX2(SB), NOSPLIT, $0-104
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         src_base+24(FP), CX
-	MOVQ         src_len+32(FP), DX
-	MOVQ         limits+56(FP), BX
-	MOVQ         below+64(FP), SI
-	MOVQ         value+72(FP), DI
-	MOVQ         next+80(FP), R8
-	MOVQ         state+88(FP), R9
-	VPBROADCASTD 8(R9), Y0
-	VPADDD       counterStep<>+0(SB), Y0, Y0
-	MOVSS        scale+48(FP), X1
-	VMOVD        X1, R10
-	XORQ         R11, R11
-
-loop:
-	CMPQ           DX, $0x00000020
-	JLT            end
-	VMOVDQA        Y0, Y1
-	VPBROADCASTD   12(R9), Y2
-	VPBROADCASTD   16(R9), Y3
-	VPBROADCASTD   20(R9), Y4
-	VPBROADCASTD   (R9), Y5
-	VPBROADCASTD   4(R9), Y6
-	VPSRLQ         $0x20, Y1, Y7
-	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y7
-	VPSLLQ         $0x20, Y7, Y8
-	VPBLENDD       $0xaa, Y8, Y1, Y8
-	VPSRLQ         $0x20, Y1, Y1
-	VPBLENDD       $0xaa, Y7, Y1, Y1
-	VPSRLQ         $0x20, Y3, Y7
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y7, Y7
-	VPSLLQ         $0x20, Y7, Y9
-	VPBLENDD       $0xaa, Y9, Y3, Y9
-	VPSRLQ         $0x20, Y3, Y3
-	VPBLENDD       $0xaa, Y7, Y3, Y3
-	VPXOR          Y2, Y3, Y3
-	VPXOR          Y5, Y3, Y3
-	VPXOR          Y4, Y1, Y1
-	VPXOR          Y6, Y1, Y1
-	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y3, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y4
-	VPBLENDD       $0xaa, Y4, Y3, Y4
-	VPSRLQ         $0x20, Y3, Y3
-	VPBLENDD       $0xaa, Y2, Y3, Y3
-	VPSRLQ         $0x20, Y1, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y7, Y1, Y7
-	VPSRLQ         $0x20, Y1, Y1
-	VPBLENDD       $0xaa, Y2, Y1, Y1
-	VPXOR          Y9, Y1, Y1
-	VPXOR          Y5, Y1, Y1
-	VPXOR          Y8, Y3, Y3
-	VPXOR          Y6, Y3, Y3
-	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y1, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y8
-	VPBLENDD       $0xaa, Y8, Y1, Y8
-	VPSRLQ         $0x20, Y1, Y1
-	VPBLENDD       $0xaa, Y2, Y1, Y1
-	VPSRLQ         $0x20, Y3, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y9
-	VPBLENDD       $0xaa, Y9, Y3, Y9
-	VPSRLQ         $0x20, Y3, Y3
-	VPBLENDD       $0xaa, Y2, Y3, Y3
-	VPXOR          Y7, Y3, Y3
-	VPXOR          Y5, Y3, Y3
-	VPXOR          Y4, Y1, Y1
-	VPXOR          Y6, Y1, Y1
-	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y3, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y4
-	VPBLENDD       $0xaa, Y4, Y3, Y4
-	VPSRLQ         $0x20, Y3, Y3
-	VPBLENDD       $0xaa, Y2, Y3, Y3
-	VPSRLQ         $0x20, Y1, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y7, Y1, Y7
-	VPSRLQ         $0x20, Y1, Y1
-	VPBLENDD       $0xaa, Y2, Y1, Y1
-	VPXOR          Y9, Y1, Y1
-	VPXOR          Y5, Y1, Y1
-	VPXOR          Y8, Y3, Y3
-	VPXOR          Y6, Y3, Y3
-	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y1, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y8
-	VPBLENDD       $0xaa, Y8, Y1, Y8
-	VPSRLQ         $0x20, Y1, Y1
-	VPBLENDD       $0xaa, Y2, Y1, Y1
-	VPSRLQ         $0x20, Y3, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y9
-	VPBLENDD       $0xaa, Y9, Y3, Y9
-	VPSRLQ         $0x20, Y3, Y3
-	VPBLENDD       $0xaa, Y2, Y3, Y3
-	VPXOR          Y7, Y3, Y3
-	VPXOR          Y5, Y3, Y3
-	VPXOR          Y4, Y1, Y1
-	VPXOR          Y6, Y1, Y1
-	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y3, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y4
-	VPBLENDD       $0xaa, Y4, Y3, Y4
-	VPSRLQ         $0x20, Y3, Y3
-	VPBLENDD       $0xaa, Y2, Y3, Y3
-	VPSRLQ         $0x20, Y1, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y7, Y1, Y7
-	VPSRLQ         $0x20, Y1, Y1
-	VPBLENDD       $0xaa, Y2, Y1, Y1
-	VPXOR          Y9, Y1, Y1
-	VPXOR          Y5, Y1, Y1
-	VPXOR          Y8, Y3, Y3
-	VPXOR          Y6, Y3, Y3
-	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y1, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y8
-	VPBLENDD       $0xaa, Y8, Y1, Y8
-	VPSRLQ         $0x20, Y1, Y1
-	VPBLENDD       $0xaa, Y2, Y1, Y1
-	VPSRLQ         $0x20, Y3, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y9
-	VPBLENDD       $0xaa, Y9, Y3, Y9
-	VPSRLQ         $0x20, Y3, Y3
-	VPBLENDD       $0xaa, Y2, Y3, Y3
-	VPXOR          Y7, Y3, Y3
-	VPXOR          Y5, Y3, Y3
-	VPXOR          Y4, Y1, Y1
-	VPXOR          Y6, Y1, Y1
-	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y3, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y4
-	VPBLENDD       $0xaa, Y4, Y3, Y4
-	VPSRLQ         $0x20, Y3, Y3
-	VPBLENDD       $0xaa, Y2, Y3, Y3
-	VPSRLQ         $0x20, Y1, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y7, Y1, Y7
-	VPSRLQ         $0x20, Y1, Y1
-	VPBLENDD       $0xaa, Y2, Y1, Y1
-	VPXOR          Y9, Y1, Y1
-	VPXOR          Y5, Y1, Y1
-	VPXOR          Y8, Y3, Y3
-	VPXOR          Y6, Y3, Y3
-	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y1, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y8
-	VPBLENDD       $0xaa, Y8, Y1, Y8
-	VPSRLQ         $0x20, Y1, Y1
-	VPBLENDD       $0xaa, Y2, Y1, Y1
-	VPSRLQ         $0x20, Y3, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y9
-	VPBLENDD       $0xaa, Y9, Y3, Y9
-	VPSRLQ         $0x20, Y3, Y3
-	VPBLENDD       $0xaa, Y2, Y3, Y3
-	VPXOR          Y7, Y3, Y3
-	VPXOR          Y5, Y3, Y3
-	VPXOR          Y4, Y1, Y1
-	VPXOR          Y6, Y1, Y1
-	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
-	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y3, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
-	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y4
-	VPBLENDD       $0xaa, Y4, Y3, Y4
-	VPSRLQ         $0x20, Y3, Y3
-	VPBLENDD       $0xaa, Y2, Y3, Y3
-	VPSRLQ         $0x20, Y1, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
-	VPSLLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y7, Y1, Y7
-	VPSRLQ         $0x20, Y1, Y1
-	VPBLENDD       $0xaa, Y2, Y1, Y1
-	VPXOR          Y9, Y1, Y1
-	VPXOR          Y5, Y1, Y1
-	VPXOR          Y8, Y3, Y3
-	VPXOR          Y6, Y3, Y3
-	VPADDD         all00000008<>+0(SB), Y0, Y0
-	VPUNPCKLDQ     Y7, Y1, Y2
-	VPUNPCKLDQ     Y4, Y3, Y5
-	VPUNPCKHDQ     Y7, Y1, Y1
-	VPUNPCKHDQ     Y4, Y3, Y3
-	VPUNPCKLQDQ    Y5, Y2, Y4
-	VPUNPCKHQDQ    Y5, Y2, Y2
-	VPUNPCKLQDQ    Y3, Y1, Y5
-	VPUNPCKHQDQ    Y3, Y1, Y1
-	VPERM2I128     $0x20, Y2, Y4, Y3
-	VPERM2I128     $0x20, Y1, Y5, Y6
-	VPERM2I128     $0x31, Y2, Y4, Y2
-	VPERM2I128     $0x31, Y1, Y5, Y1
-	VMOVD          R10, X4
-	VPBROADCASTD   X4, Y5
-	VMULPS         (CX), Y5, Y5
-	VBROADCASTSS   (BX), Y4
-	VMINPS         Y4, Y5, Y5
-	VBROADCASTSS   4(BX), Y9
-	VMAXPS         Y9, Y5, Y5
-	VADDPS         Y4, Y5, Y5
-	VBROADCASTSS   8(BX), Y9
-	VMULPS         Y9, Y5, Y5
-	VCVTTPS2DQ     Y5, Y4
-	VBROADCASTI128 (SI), Y7
-	VPSHUFB        Y4, Y7, Y7
-	VBROADCASTI128 16(SI), Y8
-	VPSHUFB        Y4, Y8, Y8
-	VPCMPGTD       all0000000f<>+0(SB), Y4, Y9
-	VBLENDVPS      Y9, Y8, Y7, Y4
-	VPAND          all000000ff<>+0(SB), Y4, Y4
-	VBROADCASTI128 (DI), Y7
-	VPSHUFB        Y4, Y7, Y7
-	VPAND          all000000ff<>+0(SB), Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTI128 (R8), Y8
-	VPSHUFB        Y4, Y8, Y8
-	VPAND          all000000ff<>+0(SB), Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VSUBPS         Y7, Y8, Y8
-	VSUBPS         Y7, Y5, Y5
-	VPSRLD         $0x08, Y3, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         all33800000<>+0(SB), Y3, Y3
-	VMULPS         Y8, Y3, Y3
-	VCMPPS         $0x01, Y5, Y3, Y3
-	VPSUBD         Y3, Y4, Y4
-	VMOVD          R10, X3
-	VPBROADCASTD   X3, Y5
-	VMULPS         32(CX), Y5, Y5
-	VBROADCASTSS   (BX), Y3
-	VMINPS         Y3, Y5, Y5
-	VBROADCASTSS   4(BX), Y9
-	VMAXPS         Y9, Y5, Y5
-	VADDPS         Y3, Y5, Y5
-	VBROADCASTSS   8(BX), Y9
-	VMULPS         Y9, Y5, Y5
-	VCVTTPS2DQ     Y5, Y3
-	VBROADCASTI128 (SI), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VBROADCASTI128 16(SI), Y8
-	VPSHUFB        Y3, Y8, Y8
-	VPCMPGTD       all0000000f<>+0(SB), Y3, Y9
-	VBLENDVPS      Y9, Y8, Y7, Y3
-	VPAND          all000000ff<>+0(SB), Y3, Y3
-	VBROADCASTI128 (DI), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPAND          all000000ff<>+0(SB), Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTI128 (R8), Y8
-	VPSHUFB        Y3, Y8, Y8
-	VPAND          all000000ff<>+0(SB), Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VSUBPS         Y7, Y8, Y8
-	VSUBPS         Y7, Y5, Y5
-	VPSRLD         $0x08, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS         all33800000<>+0(SB), Y6, Y6
-	VMULPS         Y8, Y6, Y6
-	VCMPPS         $0x01, Y5, Y6, Y6
-	VPSUBD         Y6, Y3, Y3
-	VMOVD          R10, X5
-	VPBROADCASTD   X5, Y6
-	VMULPS         64(CX), Y6, Y6
-	VBROADCASTSS   (BX), Y5
-	VMINPS         Y5, Y6, Y6
-	VBROADCASTSS   4(BX), Y9
-	VMAXPS         Y9, Y6, Y6
-	VADDPS         Y5, Y6, Y6
-	VBROADCASTSS   8(BX), Y9
-	VMULPS         Y9, Y6, Y6
-	VCVTTPS2DQ     Y6, Y5
-	VBROADCASTI128 (SI), Y7
-	VPSHUFB        Y5, Y7, Y7
-	VBROADCASTI128 16(SI), Y8
-	VPSHUFB        Y5, Y8, Y8
-	VPCMPGTD       all0000000f<>+0(SB), Y5, Y9
-	VBLENDVPS      Y9, Y8, Y7, Y5
-	VPAND          all000000ff<>+0(SB), Y5, Y5
-	VBROADCASTI128 (DI), Y7
-	VPSHUFB        Y5, Y7, Y7
-	VPAND          all000000ff<>+0(SB), Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTI128 (R8), Y8
-	VPSHUFB        Y5, Y8, Y8
-	VPAND          all000000ff<>+0(SB), Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VSUBPS         Y7, Y8, Y8
-	VSUBPS         Y7, Y6, Y6
-	VPSRLD         $0x08, Y2, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         all33800000<>+0(SB), Y2, Y2
-	VMULPS         Y8, Y2, Y2
-	VCMPPS         $0x01, Y6, Y2, Y2
-	VPSUBD         Y2, Y5, Y5
-	VMOVD          R10, X2
-	VPBROADCASTD   X2, Y6
-	VMULPS         96(CX), Y6, Y6
-	VBROADCASTSS   (BX), Y2
-	VMINPS         Y2, Y6, Y6
-	VBROADCASTSS   4(BX), Y9
-	VMAXPS         Y9, Y6, Y6
-	VADDPS         Y2, Y6, Y6
-	VBROADCASTSS   8(BX), Y9
-	VMULPS         Y9, Y6, Y6
-	VCVTTPS2DQ     Y6, Y2
-	VBROADCASTI128 (SI), Y7
-	VPSHUFB        Y2, Y7, Y7
-	VBROADCASTI128 16(SI), Y8
-	VPSHUFB        Y2, Y8, Y8
-	VPCMPGTD       all0000000f<>+0(SB), Y2, Y9
-	VBLENDVPS      Y9, Y8, Y7, Y2
-	VPAND          all000000ff<>+0(SB), Y2, Y2
-	VBROADCASTI128 (DI), Y7
-	VPSHUFB        Y2, Y7, Y7
-	VPAND          all000000ff<>+0(SB), Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTI128 (R8), Y8
-	VPSHUFB        Y2, Y8, Y8
-	VPAND          all000000ff<>+0(SB), Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VSUBPS         Y7, Y8, Y8
-	VSUBPS         Y7, Y6, Y6
-	VPSRLD         $0x08, Y1, Y1
-	VCVTDQ2PS      Y1, Y1
-	VMULPS         all33800000<>+0(SB), Y1, Y1
-	VMULPS         Y8, Y1, Y1
-	VCMPPS         $0x01, Y6, Y1, Y1
-	VPSUBD         Y1, Y2, Y2
-	VMOVUPS        laneOrder<>+0(SB), Y1
-	VPACKUSDW      Y3, Y4, Y4
-	VPACKUSDW      Y2, Y5, Y5
-	VPACKUSWB      Y5, Y4, Y4
-	VPERMD         Y4, Y1, Y4
-	VPMADDUBSW     nibbleMerge<>+0(SB), Y4, Y4
-	VPACKUSWB      Y4, Y4, Y4
-	VPERMQ         $0x08, Y4, Y4
-	VMOVDQU        X4, (AX)
-	ADDQ           $0x00000080, CX
-	ADDQ           $0x00000010, AX
-	ADDQ           $0x00000020, R11
-	SUBQ           $0x00000020, DX
-	JMP            loop
-
-end:
-	VZEROUPPER
-	MOVQ R11, ret+96(FP)
-	RET
-
-DATA all000000ff<>+0(SB)/4, $0x000000ff
-DATA all000000ff<>+4(SB)/4, $0x000000ff
-DATA all000000ff<>+8(SB)/4, $0x000000ff
-DATA all000000ff<>+12(SB)/4, $0x000000ff
-DATA all000000ff<>+16(SB)/4, $0x000000ff
-DATA all000000ff<>+20(SB)/4, $0x000000ff
-DATA all000000ff<>+24(SB)/4, $0x000000ff
-DATA all000000ff<>+28(SB)/4, $0x000000ff
-GLOBL all000000ff<>(SB), RODATA|NOPTR, $32
-
-DATA all33800000<>+0(SB)/4, $0x33800000
-DATA all33800000<>+4(SB)/4, $0x33800000
-DATA all33800000<>+8(SB)/4, $0x33800000
-DATA all33800000<>+12(SB)/4, $0x33800000
-DATA all33800000<>+16(SB)/4, $0x33800000
-DATA all33800000<>+20(SB)/4, $0x33800000
-DATA all33800000<>+24(SB)/4, $0x33800000
-DATA all33800000<>+28(SB)/4, $0x33800000
-GLOBL all33800000<>(SB), RODATA|NOPTR, $32
 
 // func addTableAVX2(acc []byte, indices []byte, value *[16]uint8) int
 // Requires: AVX, AVX2

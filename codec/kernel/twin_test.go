@@ -244,6 +244,23 @@ func TestQuantisingKernelsEqualTwins(t *testing.T) {
 					t.Fatalf("ScaleInt8 by %g: %v", f, err)
 				}
 			}
+			qi, wqi := make([]int32, n+n%3)[n%3:], make([]int32, n)
+			raw := r.floats(n)
+			qscale := math.Ldexp(r.unit(), int(r.next()%300)-120)
+			QuantiseInt32(qi, raw, qscale, 715827882)
+			off(func() { QuantiseInt32(wqi, raw, qscale, 715827882) })
+			for i := range qi {
+				if qi[i] != wqi[i] {
+					t.Fatalf("QuantiseInt32 of %g * %g: %d, twin %d", raw[i], qscale, qi[i], wqi[i])
+				}
+				qi[i] = int32(r.next())
+			}
+			DequantiseInt32(raw, qi, qscale)
+			wraw := make([]float32, n)
+			off(func() { DequantiseInt32(wraw, qi, qscale) })
+			if err := sameFloats(raw, wraw); err != nil {
+				t.Fatalf("DequantiseInt32 by %g: %v", qscale, err)
+			}
 			z, wz := shiftedFloats(x, (n+1)%16), shiftedFloats(x, 0)
 			FlipSigns(z, &p)
 			off(func() { FlipSigns(wz, &p) })

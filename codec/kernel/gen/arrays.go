@@ -129,7 +129,7 @@ func (v isa) plain() {
 	VPMAXSD(acc[1], acc[0], acc[0])
 	VPMAXSD(acc[3], acc[2], acc[2])
 	VPMAXSD(acc[2], acc[0], acc[0])
-	VMOVDQU32or(v, acc[0], at(out, 0))
+	v.store(acc[0], at(out, 0))
 	finish(done)
 
 	function("roundInt8"+v.suffix(), "func(dst []byte, src []float32, scale float32) int")
@@ -206,4 +206,60 @@ func sumSquares() {
 	VMOVUPD(lo, at(out, 0))
 	VMOVUPD(hi, at(out, 32))
 	finish(done)
+}
+
+// switchML writes SwitchML's quantiser: four lanes of float64.
+func switchML() {
+	function("quantiseInt32AVX2", "func(dst []int32, src []float32, scale, limit float64) int")
+	Pragma("noescape")
+	dst := Load(Param("dst").Base(), GP64())
+	src := Load(Param("src").Base(), GP64())
+	left := Load(Param("src").Len(), GP64())
+	var c [2]reg.VecVirtual
+	for i, name := range []string{"scale", "limit"} {
+		x := XMM()
+		Load(Param(name), x)
+		c[i] = YMM()
+		VBROADCASTSD(x, c[i])
+	}
+	bottom := YMM()
+	VXORPD(bottom, bottom, bottom)
+	VSUBPD(c[1], bottom, bottom)
+	finish(loop(left, 16, func() {
+		ADDQ(operand.U32(64), src)
+		ADDQ(operand.U32(64), dst)
+	}, func() {
+		for i := range 4 {
+			r, m, x := YMM(), YMM(), XMM()
+			VCVTPS2PD(at(src, 16*i), r)
+			VMULPD(c[0], r, r)
+			VCMPPD(operand.U8(7), r, r, m) // ordered: a NaN becomes 0
+			VANDPD(m, r, r)
+			VMINPD(c[1], r, r)
+			VMAXPD(bottom, r, r)
+			VCVTPD2DQY(r, x)
+			VMOVDQU(x, at(dst, 16*i))
+		}
+	}))
+
+	function("dequantiseInt32AVX2", "func(dst []float32, src []int32, step float64) int")
+	Pragma("noescape")
+	dst = Load(Param("dst").Base(), GP64())
+	left = Load(Param("dst").Len(), GP64())
+	src = Load(Param("src").Base(), GP64())
+	x, step := XMM(), YMM()
+	Load(Param("step"), x)
+	VBROADCASTSD(x, step)
+	finish(loop(left, 16, func() {
+		ADDQ(operand.U32(64), src)
+		ADDQ(operand.U32(64), dst)
+	}, func() {
+		for i := range 4 {
+			r, x := YMM(), XMM()
+			VCVTDQ2PD(at(src, 16*i), r)
+			VMULPD(step, r, r)
+			VCVTPD2PSY(r, x)
+			VMOVUPS(x, at(dst, 16*i))
+		}
+	}))
 }

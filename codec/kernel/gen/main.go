@@ -21,14 +21,15 @@ func main() {
 		}
 		v.halves()
 		v.plain()
+		v.philox()
+		v.stochastic()
+		v.roundTable()
 	}
 	sumSquares()
-	philox()
-	stochastic()
+	switchML()
 	flipSigns()
 	hadamard()
 	copies()
-	roundTable()
 	addTable()
 	affineUint8()
 	Generate()
@@ -74,6 +75,8 @@ func (v isa) load(m operand.Op) reg.VecVirtual {
 	VMOVUPS(m, r)
 	return r
 }
+
+func (v isa) store(r reg.VecVirtual, m operand.Mem) { VMOVUPS(r, m) }
 
 func (v isa) and(a, b operand.Op, d reg.VecVirtual) {
 	if v.wide {

@@ -8,129 +8,180 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// generator holds eight Philox counters a step: key, upper counter words, and
-// the first word counted up by eight.
+// generator holds one Philox counter a lane: key, upper counter words, and the
+// first word counted up.
 type generator struct {
+	v      isa
 	state  reg.Register
 	base   reg.VecVirtual
 	m0, m1 operand.Op
-	eight  reg.VecVirtual
-	w0, w1 operand.Mem
-	saved  operand.Mem
+	w0, w1 operand.Op
+	step   operand.Op
+	odd    reg.Register // AVX-512: the mask of the odd lanes
 }
 
 var y = isa{}
 
 // newGenerator reads state: key (2 words), first counter word, the other three.
-func newGenerator(state reg.Register) *generator {
-	g := &generator{state: state}
-	g.m0, g.m1 = y.constant(0xd2511f53), y.constant(0xcd9e8d57)
-	g.base = YMM()
+func (v isa) newGenerator(state reg.Register) *generator {
+	g := &generator{v: v, state: state, base: v.reg()}
+	g.m0, g.m1 = v.constant(0xd2511f53), v.constant(0xcd9e8d57)
+	g.w0, g.w1 = v.constant(0x9e3779b9), v.constant(0xbb67ae85)
+	g.step = v.constant(uint32(v.lanes()))
 	VPBROADCASTD(at(state, 8), g.base)
 	VPADDD(counterStep, g.base, g.base)
+	if v.wide {
+		gp, k := GP32(), K()
+		MOVL(operand.U32(0xaaaa), gp)
+		KMOVW(gp, k)
+		g.odd = k
+	}
 	return g
 }
 
-// next gives the random words of the next 32 elements in order.
+// elements is how many elements one step serves.
+func (v isa) elements() int { return 4 * v.lanes() }
+
+// next gives the random words of the next elements() elements in order.
 func (g *generator) next() [4]reg.VecVirtual {
+	v := g.v
 	var c [4]reg.VecVirtual
-	c[0] = YMM()
-	VMOVDQA(g.base, c[0])
+	c[0] = v.reg()
+	VMOVUPS(g.base, c[0])
 	for i := 1; i < 4; i++ {
-		c[i] = YMM()
+		c[i] = v.reg()
 		VPBROADCASTD(at(g.state, 8+4*i), c[i])
 	}
-	k0, k1 := YMM(), YMM()
+	k0, k1 := v.reg(), v.reg()
 	VPBROADCASTD(at(g.state, 0), k0)
 	VPBROADCASTD(at(g.state, 4), k1)
 	for r := range 10 {
 		if r > 0 {
-			VPADDD(y.constant(0x9e3779b9), k0, k0)
-			VPADDD(y.constant(0xbb67ae85), k1, k1)
+			VPADDD(g.w0, k0, k0)
+			VPADDD(g.w1, k1, k1)
 		}
-		hi0, lo0 := mul32(c[0], g.m0)
-		hi1, lo1 := mul32(c[2], g.m1)
-		VPXOR(c[1], hi1, hi1)
-		VPXOR(k0, hi1, hi1)
-		VPXOR(c[3], hi0, hi0)
-		VPXOR(k1, hi0, hi0)
+		hi0, lo0 := g.mul32(c[0], g.m0)
+		hi1, lo1 := g.mul32(c[2], g.m1)
+		v.xor(c[1], hi1, hi1)
+		v.xor(k0, hi1, hi1)
+		v.xor(c[3], hi0, hi0)
+		v.xor(k1, hi0, hi0)
 		c = [4]reg.VecVirtual{hi1, lo1, hi0, lo0}
 	}
-	VPADDD(y.constant(8), g.base, g.base)
+	VPADDD(g.step, g.base, g.base)
 
-	// Lane b of c[j] is word j of counter b: transpose.
-	a, b, d, e := YMM(), YMM(), YMM(), YMM()
+	// Lane b of c[j] is word j of counter b: transpose. First within 128 bits:
+	// r[i] gets counters i, i + 4, ...
+	a, b, d, e := v.reg(), v.reg(), v.reg(), v.reg()
 	VPUNPCKLDQ(c[1], c[0], a)
 	VPUNPCKLDQ(c[3], c[2], b)
 	VPUNPCKHDQ(c[1], c[0], d)
 	VPUNPCKHDQ(c[3], c[2], e)
-	r0, r1, r2, r3 := YMM(), YMM(), YMM(), YMM()
-	VPUNPCKLQDQ(b, a, r0)
-	VPUNPCKHQDQ(b, a, r1)
-	VPUNPCKLQDQ(e, d, r2)
-	VPUNPCKHQDQ(e, d, r3)
-	var out [4]reg.VecVirtual
-	for i := range out {
-		out[i] = YMM()
+	var r, out [4]reg.VecVirtual
+	for i := range r {
+		r[i], out[i] = v.reg(), v.reg()
 	}
-	VPERM2I128(operand.U8(0x20), r1, r0, out[0])
-	VPERM2I128(operand.U8(0x20), r3, r2, out[1])
-	VPERM2I128(operand.U8(0x31), r1, r0, out[2])
-	VPERM2I128(operand.U8(0x31), r3, r2, out[3])
+	VPUNPCKLQDQ(b, a, r[0])
+	VPUNPCKHQDQ(b, a, r[1])
+	VPUNPCKLQDQ(e, d, r[2])
+	VPUNPCKHQDQ(e, d, r[3])
+	if !v.wide {
+		VPERM2I128(operand.U8(0x20), r[1], r[0], out[0])
+		VPERM2I128(operand.U8(0x20), r[3], r[2], out[1])
+		VPERM2I128(operand.U8(0x31), r[1], r[0], out[2])
+		VPERM2I128(operand.U8(0x31), r[3], r[2], out[3])
+		return out
+	}
+	VSHUFI32X4(operand.U8(0x44), r[1], r[0], a)
+	VSHUFI32X4(operand.U8(0x44), r[3], r[2], b)
+	VSHUFI32X4(operand.U8(0xee), r[1], r[0], d)
+	VSHUFI32X4(operand.U8(0xee), r[3], r[2], e)
+	VSHUFI32X4(operand.U8(0x88), b, a, out[0])
+	VSHUFI32X4(operand.U8(0xdd), b, a, out[1])
+	VSHUFI32X4(operand.U8(0x88), e, d, out[2])
+	VSHUFI32X4(operand.U8(0xdd), e, d, out[3])
 	return out
 }
 
-// mul32 multiplies eight lanes by a constant.
-func mul32(c reg.VecVirtual, m operand.Op) (hi, lo reg.VecVirtual) {
-	even, odd := YMM(), YMM()
-	hi, lo = YMM(), YMM()
+// mul32 multiplies every lane by a constant.
+func (g *generator) mul32(c reg.VecVirtual, m operand.Op) (hi, lo reg.VecVirtual) {
+	v := g.v
+	even, odd := v.reg(), v.reg()
+	hi, lo = v.reg(), v.reg()
 	VPSRLQ(operand.U8(32), c, odd)
 	VPMULUDQ(m, c, even)
 	VPMULUDQ(m, odd, odd)
 	VPSLLQ(operand.U8(32), odd, lo)
-	VPBLENDD(operand.U8(0xaa), lo, even, lo)
 	VPSRLQ(operand.U8(32), even, hi)
-	VPBLENDD(operand.U8(0xaa), odd, hi, hi)
+	if v.wide {
+		VPBLENDMD(lo, even, g.odd, lo)
+		VPBLENDMD(odd, hi, g.odd, hi)
+	} else {
+		VPBLENDD(operand.U8(0xaa), lo, even, lo)
+		VPBLENDD(operand.U8(0xaa), odd, hi, hi)
+	}
 	return hi, lo
 }
 
-func philox() {
-	function("philoxAVX2", "func(dst []uint32, state *[6]uint32) int")
+// incrementLess adds one to the lanes of k where r < limit. one is a constant.
+func (v isa) incrementLess(r, limit, k reg.VecVirtual, one operand.Op) {
+	if v.wide {
+		m := K()
+		VCMPPS(operand.U8(1), limit, r, m)
+		VPADDD(one, k, m, k)
+		return
+	}
+	VCMPPS(operand.U8(1), limit, r, r)
+	VPSUBD(r, k, k)
+}
+
+func (v isa) philox() {
+	function("philox"+v.suffix(), "func(dst []uint32, state *[6]uint32) int")
 	Pragma("noescape")
 	dst := Load(Param("dst").Base(), GP64())
 	left := Load(Param("dst").Len(), GP64())
-	g := newGenerator(Load(Param("state"), GP64()))
-	finish(loop(left, 32, func() { ADDQ(operand.U32(128), dst) }, func() {
+	g := v.newGenerator(Load(Param("state"), GP64()))
+	finish(loop(left, v.elements(), func() { ADDQ(operand.U32(4*v.elements()), dst) }, func() {
 		for i, r := range g.next() {
-			VMOVDQU(r, at(dst, 32*i))
+			v.store(r, at(dst, v.bytes()*i))
 		}
 	}))
 }
 
-func stochastic() {
-	function("stochasticInt8AVX2", "func(dst []byte, src []float32, scale float32, state *[6]uint32) int")
+// scalar keeps a float32 argument in a general register, as the vector ones are
+// few, and returns what brings it into a vector.
+func (v isa) scalar(name string) func() reg.VecVirtual {
+	bits, x := GP32(), XMM()
+	Load(Param(name), x)
+	VMOVD(x, bits)
+	return func() reg.VecVirtual {
+		x, r := XMM(), v.reg()
+		VMOVD(bits, x)
+		VPBROADCASTD(x, r)
+		return r
+	}
+}
+
+func (v isa) stochastic() {
+	function("stochasticInt8"+v.suffix(), "func(dst []byte, src []float32, scale float32, state *[6]uint32) int")
 	Pragma("noescape")
 	dst := Load(Param("dst").Base(), GP64())
 	src := Load(Param("src").Base(), GP64())
 	left := Load(Param("src").Len(), GP64())
-	g := newGenerator(Load(Param("state"), GP64()))
-	scaleBits, scaleX := GP32(), XMM()
-	Load(Param("scale"), scaleX)
-	VMOVD(scaleX, scaleBits)
-	finish(loop(left, unit, func() {
-		ADDQ(operand.U32(4*unit), src)
-		ADDQ(operand.U32(unit), dst)
+	g := v.newGenerator(Load(Param("state"), GP64()))
+	scaleOf := v.scalar("scale")
+	abs, top, two24, one := v.constant(absMask), v.constant(0x42fe0000), v.constant(0x4b800000), v.constant(1)
+	finish(loop(left, v.elements(), func() {
+		ADDQ(operand.U32(4*v.elements()), src)
+		ADDQ(operand.U32(v.elements()), dst)
 	}, func() {
 		random := g.next()
-		scale, x := YMM(), XMM()
-		VMOVD(scaleBits, x)
-		VPBROADCASTD(x, scale)
-		abs, top, two24 := y.constant(absMask), y.constant(0x42fe0000), y.constant(0x4b800000)
+		scale := scaleOf()
 		var c []reg.VecVirtual
 		for i, r := range random {
-			w := y.load(at(src, 32*i))
-			l, k, f := YMM(), YMM(), YMM()
-			VPAND(abs, w, l)
+			w := v.load(at(src, v.bytes()*i))
+			l, k, f := v.reg(), v.reg(), v.reg()
+			v.and(abs, w, l)
 			VMULPS(scale, l, l)
 			VMINPS(top, l, l)
 			VCVTTPS2DQ(l, k)
@@ -139,16 +190,22 @@ func stochastic() {
 			VMULPS(two24, l, l)
 			VPSRLD(operand.U8(8), r, r)
 			VCVTDQ2PS(r, r)
-			VCMPPS(operand.U8(1), l, r, r) // r < l
-			VPSUBD(r, k, k)
+			v.incrementLess(r, l, k, one)
 			VPSRAD(operand.U8(31), w, w)
-			VPXOR(w, k, k)
+			v.xor(w, k, k)
 			VPSUBD(w, k, k)
 			c = append(c, k)
 		}
-		q := quantiser{order: y.load(laneOrder)}
-		y.storeCodes(c, dst, q, true, false)
+		v.storeCodes(c, dst, v.packing(), true, false)
 	}))
+}
+
+// packing is what storeCodes needs for plain integers.
+func (v isa) packing() (q quantiser) {
+	if !v.wide {
+		q.order, q.merge = v.load(laneOrder), nibbleMerge
+	}
+	return q
 }
 
 // flipSigns negates 128 elements by 128 bits.

@@ -47,8 +47,8 @@ func sixteen(p reg.Register, disp int) reg.VecVirtual {
 	return r
 }
 
-func roundTable() {
-	function("roundTableAVX2", "func(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value, next *[16]uint8, state *[6]uint32) int")
+func (v isa) roundTable() {
+	function("roundTable"+v.suffix(), "func(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value, next *[16]uint8, state *[6]uint32) int")
 	Pragma("noescape")
 	dst := Load(Param("dst").Base(), GP64())
 	src := Load(Param("src").Base(), GP64())
@@ -57,21 +57,27 @@ func roundTable() {
 	below := Load(Param("below"), GP64())
 	value := Load(Param("value"), GP64())
 	next := Load(Param("next"), GP64())
-	g := newGenerator(Load(Param("state"), GP64()))
-	scaleBits, scaleX := GP32(), XMM()
-	Load(Param("scale"), scaleX)
-	VMOVD(scaleX, scaleBits)
-	finish(loop(left, unit, func() {
-		ADDQ(operand.U32(4*unit), src)
-		ADDQ(operand.U32(unit/2), dst)
+	g := v.newGenerator(Load(Param("state"), GP64()))
+	scaleOf := v.scalar("scale")
+	fifteen, low, two24, one := v.constant(15), v.constant(0xff), v.constant(0x33800000), v.constant(1)
+	// lookup reads tables of 16 bytes. Only the lowest byte of a lane counts.
+	lookup := func(p reg.Register, disp int, index, r reg.VecVirtual) {
+		if v.wide {
+			VBROADCASTI32X4(at(p, disp), r)
+		} else {
+			VBROADCASTI128(at(p, disp), r)
+		}
+		VPSHUFB(index, r, r)
+	}
+	finish(loop(left, v.elements(), func() {
+		ADDQ(operand.U32(4*v.elements()), src)
+		ADDQ(operand.U32(v.elements()/2), dst)
 	}, func() {
 		var c []reg.VecVirtual
 		for i, r := range g.next() {
-			k, p, lo, hi, m := YMM(), YMM(), YMM(), YMM(), YMM()
-			x := XMM()
-			VMOVD(scaleBits, x)
-			VPBROADCASTD(x, p)
-			VMULPS(at(src, 32*i), p, p)
+			k, lo, hi, m := v.reg(), v.reg(), v.reg(), v.reg()
+			p := scaleOf()
+			VMULPS(at(src, v.bytes()*i), p, p)
 			VBROADCASTSS(at(limits, 0), k)
 			VMINPS(k, p, p)
 			VBROADCASTSS(at(limits, 4), m)
@@ -80,35 +86,27 @@ func roundTable() {
 			VBROADCASTSS(at(limits, 8), m)
 			VMULPS(m, p, p)
 			VCVTTPS2DQ(p, k)
-			// Two tables of 16 make one of 32. Only the lowest byte of a lane
-			// counts.
-			VBROADCASTI128(at(below, 0), lo)
-			VPSHUFB(k, lo, lo)
-			VBROADCASTI128(at(below, 16), hi)
-			VPSHUFB(k, hi, hi)
-			VPCMPGTD(y.constant(15), k, m)
-			VBLENDVPS(m, hi, lo, k)
-			VPAND(y.constant(0xff), k, k)
-			VBROADCASTI128(at(value, 0), lo)
-			VPSHUFB(k, lo, lo)
-			VPAND(y.constant(0xff), lo, lo)
+			// Two tables of 16 make one of 32.
+			lookup(below, 0, k, lo)
+			lookup(below, 16, k, hi)
+			v.selectGreater(k, fifteen, hi, lo, k)
+			v.and(low, k, k)
+			lookup(value, 0, k, lo)
+			v.and(low, lo, lo)
 			VCVTDQ2PS(lo, lo)
-			VBROADCASTI128(at(next, 0), hi)
-			VPSHUFB(k, hi, hi)
-			VPAND(y.constant(0xff), hi, hi)
+			lookup(next, 0, k, hi)
+			v.and(low, hi, hi)
 			VCVTDQ2PS(hi, hi)
 			VSUBPS(lo, hi, hi)
 			VSUBPS(lo, p, p)
 			VPSRLD(operand.U8(8), r, r)
 			VCVTDQ2PS(r, r)
-			VMULPS(y.constant(0x33800000), r, r) // 2^-24
+			VMULPS(two24, r, r)
 			VMULPS(hi, r, r)
-			VCMPPS(operand.U8(1), p, r, r) // r < p
-			VPSUBD(r, k, k)
+			v.incrementLess(r, p, k, one)
 			c = append(c, k)
 		}
-		q := quantiser{order: y.load(laneOrder), merge: nibbleMerge}
-		y.storeCodes(c, dst, q, false, true)
+		v.storeCodes(c, dst, v.packing(), false, true)
 	}))
 }
 

@@ -20,7 +20,7 @@ var (
 	laneOrder   operand.Mem // undoes what packing 4 vectors does to the order
 	nibbleHalf  operand.Mem // E2M1 code to the upper byte of its binary16
 	nibbleMerge operand.Mem // 1, 16, 1, 16 ..
-	counterStep operand.Mem // 0 .. 7
+	counterStep operand.Mem // 0 .. 15
 	signShifts  operand.Mem // 31, 30 .. 0
 	oddLanes    [3]operand.Mem
 )
@@ -52,7 +52,7 @@ func tables() {
 		merge[i] = 0x10011001
 	}
 	nibbleMerge = words("nibbleMerge", merge)
-	counterStep = words("counterStep", []uint32{0, 1, 2, 3, 4, 5, 6, 7})
+	counterStep = words("counterStep", []uint32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
 	shifts := make([]uint32, 32)
 	for i := range shifts {
 		shifts[i] = uint32(31 - i)
