@@ -96,6 +96,9 @@ func (p *plain[A]) nans(i int) (n int) {
 // bfp16 is the format of BFP16 elements. Its State is nil: it needs none.
 var bfp16 = mustCodec(codec.IDBFP16)
 
+// bfp16Block is the number of elements that share an exponent.
+const bfp16Block = 16
+
 func mustCodec(id codec.ID) codec.Codec {
 	c, err := codec.ByID(id)
 	if err != nil {

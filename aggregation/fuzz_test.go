@@ -1,13 +1,14 @@
 package aggregation
 
 import (
+	"bytes"
 	"encoding/binary"
-	"slices"
 	"testing"
 )
 
 // FuzzContribute plays bytes as packets, good and hostile, against both rules.
-// Four bytes choose the pool; then eight bytes are one event. The pool must
+// Four bytes choose the pool: rule, type, operation, policy, order and size;
+// then eight bytes are one event. The pool must
 // agree with the rules as written down in the models, and never panic.
 func FuzzContribute(f *testing.F) {
 	f.Add([]byte{0, 3, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0})
@@ -18,14 +19,21 @@ func FuzzContribute(f *testing.F) {
 		if len(b) < 4 {
 			return
 		}
-		spec := Spec{Workers: 1 + int(b[1]), Slots: 1 + int(b[2])%4, Elements: 1 + int(b[3])%20, Exponents: 2, Deadline: 100}
+		spec := Spec{
+			Workers: 1 + int(b[1]), Slots: 1 + int(b[2])%4, Elements: 1 + int(b[3])%20, Exponents: 2, Deadline: 100,
+			Type: Type(b[0] >> 1 & 7), Op: Op(b[0] >> 4 & 3), Policy: Policy(b[0] >> 6 & 1), ByteOrder: ByteOrder(b[2] >> 2 & 1),
+		}
 		if b[0]&1 == 1 {
 			spec.Rule, spec.Stragglers = Rounds, Partial
+			if b[0]>>7 == 1 {
+				spec.Order, spec.Workers = Ranked, 1+int(b[1])%MaxRankedWorkers
+			}
 		}
 		p := mustPool(t, spec)
+		var counters Counters
 		sw, ro := make([]*p4Slot, spec.Slots), make([]*roundSlot, spec.Slots)
 		for i := range spec.Slots {
-			sw[i], ro[i] = newP4Slot(spec.Workers), newRoundSlot(spec.Workers)
+			sw[i], ro[i] = newP4Slot(spec, &counters), newRoundSlot(spec, &counters)
 		}
 		out := make([]byte, spec.WireBytes())
 		for b = b[4:]; len(b) >= 8; b = b[8:] {
@@ -34,7 +42,7 @@ func FuzzContribute(f *testing.F) {
 			case 200: // a job's slot is aborted
 				s := int(b[1]) % spec.Slots
 				p.Abort(s)
-				sw[s] = newP4Slot(spec.Workers)
+				sw[s] = newP4Slot(spec, &counters)
 				ro[s].abort()
 				continue
 			case 201: // time passes
@@ -43,20 +51,24 @@ func FuzzContribute(f *testing.F) {
 						t.Fatal("a round ended, or did not, against the policy")
 					}
 					if spec.Rule == Rounds {
-						ro[s].rounds[ro[s].top].done = true
+						x := ro[s].rounds[ro[s].top]
+						if x.complete(spec, &counters); !bytes.Equal(out, x.result) || p.Flags(s, set) != x.flags {
+							t.Fatalf("%+v: partial result %x %v, want %x %v", spec, out, p.Flags(s, set), x.result, x.flags)
+						}
 					}
 				}
 				continue
 			}
 			c := Contribution{Slot: slot, Set: int(int8(b[3])), Worker: int(binary.BigEndian.Uint16(b[1:])), Round: r, Exponents: [2]int8{int8(b[6]), int8(b[7])}}
-			vals := values(spec.Elements, slot, c.Worker, r)
-			c.Values = encode(vals)
+			vals := wireValues(spec, slot, c.Worker, r)
+			c.Values = vals
 			if b[3] == 0x7f {
 				c.Values = c.Values[1:]
 			}
 			got := p.Contribute(&c, int64(b[4]), out)
 			want := InvalidSet
-			var result []int32
+			var result []byte
+			var flags Flags
 			switch {
 			case slot >= spec.Slots:
 				want = InvalidSlot
@@ -67,17 +79,17 @@ func FuzzContribute(f *testing.F) {
 			case spec.Rule == Rounds:
 				want = ro[slot].step(c.Worker, r, c.Exponents[0], vals)
 				if x := ro[slot].rounds[r]; x != nil {
-					result = x.vals
+					result, flags = x.result, x.flags
 				}
 			case c.Set == 0 || c.Set == 1:
-				want = sw[slot].step(c.Worker, c.Set, c.Exponents, vals)
-				result = sw[slot].vals[c.Set]
+				want, result = sw[slot].step(c.Worker, c.Set, c.Exponents, vals)
+				flags = sw[slot].cells[c.Set].flags
 			}
 			if got != want {
 				t.Fatalf("%+v: %v, want %v", c, got, want)
 			}
-			if got.HasResult() && !slices.Equal(decode(out), result) {
-				t.Fatalf("%+v: result %v, want %v", c, decode(out), result)
+			if set := setOf(spec, &c); got.HasResult() && (!bytes.Equal(out, result) || p.Flags(slot, set) != flags) {
+				t.Fatalf("%+v %+v: result %x %v, want %x %v", spec, c, out, p.Flags(slot, set), result, flags)
 			}
 		}
 		collecting := 0
@@ -92,4 +104,12 @@ func FuzzContribute(f *testing.F) {
 			t.Fatalf("walked over %d, counter says %d", collecting, p.Collecting())
 		}
 	})
+}
+
+// setOf is the version that a contribution is for.
+func setOf(s Spec, c *Contribution) int {
+	if s.Rule == Rounds {
+		return int(c.Round & 1)
+	}
+	return c.Set
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"os"
+	"slices"
 	"testing"
 )
 
@@ -18,74 +19,80 @@ func TestMain(m *testing.M) {
 
 // p4Slot is the switch's rule on one slot, written down again with maps.
 type p4Slot struct {
-	n      int
-	bitmap [2]map[int]bool
-	count  [2]int
-	exps   [2][2]int8
-	vals   [2][]int32
+	spec     Spec
+	counters *Counters
+	bitmap   [2]map[int]bool
+	count    [2]int
+	exps     [2][2]int8
+	cells    [2]*numbers
 }
 
-func newP4Slot(n int) *p4Slot {
-	return &p4Slot{n: n, bitmap: [2]map[int]bool{{}, {}}}
+func newP4Slot(s Spec, counters *Counters) *p4Slot {
+	return &p4Slot{spec: s, counters: counters, bitmap: [2]map[int]bool{{}, {}}}
 }
 
-func (m *p4Slot) step(w, s int, exps [2]int8, vals []int32) Outcome {
+func (m *p4Slot) step(w, s int, exps [2]int8, vals []byte) (Outcome, []byte) {
+	n := m.spec.Workers
 	fresh, seen := len(m.bitmap[s]) == 0, m.bitmap[s][w]
 	m.bitmap[s][w] = true
 	delete(m.bitmap[1-s], w)
 	flag := m.count[s]
-	if m.n == 1 {
+	if n == 1 {
 		flag = map[bool]int{false: 1, true: 0}[seen]
 	} else if !seen {
-		m.count[s] = (m.count[s] + m.n - 1) % m.n
+		m.count[s] = (m.count[s] + n - 1) % n
 	}
+	var result []byte
 	if !seen {
 		if fresh {
-			m.vals[s], m.exps[s] = make([]int32, len(vals)), [2]int8{-128, -128}
+			m.cells[s], m.exps[s] = &numbers{Spec: m.spec, counters: m.counters}, [2]int8{-128, -128}
 		}
-		for i, v := range vals {
-			m.vals[s][i] += v
-		}
+		result = m.cells[s].take(fresh, vals, map[bool]int{true: n}[flag == 1])
 		m.exps[s] = [2]int8{max(m.exps[s][0], exps[0]), max(m.exps[s][1], exps[1])}
 	}
 	switch {
 	case !seen && flag == 1:
-		return Completed
+		return Completed, result
 	case seen && flag == 0:
-		return Answered
+		return Answered, m.cells[s].encode(make([]bool, m.spec.Elements))
 	case seen:
-		return Duplicate
+		return Duplicate, nil
 	}
-	return Added
+	return Added, nil
 }
 
 // roundSlot is the rule with rounds on one slot, written down again with maps.
 type roundSlot struct {
-	n       int
-	rounds  map[uint32]*round
-	used    bool
-	top     uint32
-	floor   *uint32 // last aborted round
-	started int     // rounds since then
+	spec     Spec
+	counters *Counters
+	rounds   map[uint32]*round
+	used     bool
+	top      uint32
+	floor    *uint32 // last aborted round
+	started  int     // rounds since then
 }
 
 type round struct {
-	seen map[int]bool
-	exp  int8
-	vals []int32
-	done bool
+	arrived []int // ranks
+	sent    map[int][]byte
+	exp     int8
+	done    bool
+	result  []byte
+	flags   Flags
 }
 
-func newRoundSlot(n int) *roundSlot { return &roundSlot{n: n, rounds: map[uint32]*round{}} }
+func newRoundSlot(s Spec, counters *Counters) *roundSlot {
+	return &roundSlot{spec: s, counters: counters, rounds: map[uint32]*round{}}
+}
 
-func (m *roundSlot) step(w int, r uint32, exp int8, vals []int32) Outcome {
+func (m *roundSlot) step(w int, r uint32, exp int8, vals []byte) Outcome {
 	if m.floor != nil && m.started < 2 && int32(r-*m.floor) <= 0 {
 		return Aborted
 	}
 	ahead := int32(r - m.top)
 	switch {
 	case !m.used || ahead == 1 && m.rounds[m.top].done:
-		m.rounds[r] = &round{seen: map[int]bool{}, exp: -128, vals: make([]int32, len(vals))}
+		m.rounds[r] = &round{sent: map[int][]byte{}, exp: -128}
 		m.used, m.top = true, r
 		m.started++
 	case ahead > 0:
@@ -97,24 +104,52 @@ func (m *roundSlot) step(w int, r uint32, exp int8, vals []int32) Outcome {
 	if x.done {
 		return Answered
 	}
-	if x.seen[w] {
+	if x.sent[w] != nil {
 		return Duplicate
 	}
-	x.seen[w] = true
+	x.arrived = append(x.arrived, w)
+	x.sent[w] = vals
 	x.exp = max(x.exp, exp)
-	for i, v := range vals {
-		x.vals[i] += v
-	}
-	if x.done = len(x.seen) == m.n; x.done {
+	if len(x.sent) == m.spec.Workers {
+		x.complete(m.spec, m.counters)
 		return Completed
 	}
 	return Added
 }
 
+// complete works out the result of those who came. Where the order makes no
+// difference to the values it makes one to the counters of wraps and clamps,
+// and ranked pools then go by arrival.
+func (x *round) complete(s Spec, counters *Counters) {
+	order := slices.Clone(x.arrived)
+	if s.Order == Ranked {
+		slices.Sort(order)
+	}
+	gather := func(order []int) (all [][]byte) {
+		for _, w := range order {
+			all = append(all, x.sent[w])
+		}
+		return all
+	}
+	var partial Flags
+	if len(order) < s.Workers {
+		partial = FlagPartial
+		counters.Partial++
+	}
+	x.done = true
+	if s.Order == Ranked && s.kept() == 0 {
+		x.result, _ = result(s, &Counters{}, gather(order)...)
+		_, x.flags = resultOf(s, counters, partial != 0, gather(x.arrived)...)
+	} else {
+		x.result, x.flags = resultOf(s, counters, partial != 0, gather(order)...)
+	}
+	x.flags |= partial
+}
+
 func (m *roundSlot) abort() {
 	if m.used {
 		floor := m.top
-		*m = roundSlot{n: m.n, rounds: map[uint32]*round{}, floor: &floor}
+		*m = roundSlot{spec: m.spec, counters: m.counters, rounds: map[uint32]*round{}, floor: &floor}
 	}
 }
 

@@ -76,12 +76,13 @@ type Pool struct {
 	nwords int // words of a bitmap
 	nkept  int // contributions kept by a version
 
-	versions []version // [slot*Versions+set]
-	seen     []uint64  // [(slot*Versions+set)*nwords + word]
-	cells    cells     // the values of version slot*Versions+set
-	kept     []byte    // [((slot*Versions+set)*nkept + rank-1)*keptStride + byte], on a cache line
-	stride   int       // bytes from one kept contribution to the next
-	scratch  []byte    // a result that nobody asked for
+	versions []version    // [slot*Versions+set]
+	seen     []uint64     // [(slot*Versions+set)*nwords + word]
+	cells    cells        // the values of version slot*Versions+set
+	int32s   plain[int32] // a copy of cells, if they are that, else zero: the most frequent ones are called directly
+	kept     []byte       // [((slot*Versions+set)*nkept + rank-1)*keptStride + byte], on a cache line
+	stride   int          // bytes from one kept contribution to the next
+	scratch  []byte       // a result that nobody asked for
 
 	collecting int
 	counters   Counters
@@ -108,6 +109,9 @@ func NewPool(spec Spec) (*Pool, error) {
 		cells:    values,
 		stride:   spec.keptStride(),
 		scratch:  make([]byte, spec.WireBytes()),
+	}
+	if c, ok := values.(*plain[int32]); ok {
+		p.int32s = *c
 	}
 	p.kept = aligned[byte](n * p.nkept * p.stride)
 	return p, nil

@@ -1,6 +1,7 @@
 package aggregation
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -9,6 +10,18 @@ import (
 )
 
 var workerCounts = rapid.OneOf(rapid.IntRange(1, 5), rapid.SampledFrom([]int{8, 31, 32, 33, 63, 64, 65, 130}))
+
+// anyNumbers draws all of a spec that is about numbers.
+func anyNumbers(t *rapid.T, s Spec) Spec {
+	s.Type = rapid.SampledFrom([]Type{Int32, Int64, Int8, Float32, Float64, Float16, BFloat16, BFP16}).Draw(t, "type")
+	s.ByteOrder = rapid.SampledFrom([]ByteOrder{BigEndian, LittleEndian}).Draw(t, "byte order")
+	s.Op = rapid.SampledFrom([]Op{Sum, Mean, Min, Max}).Draw(t, "operation")
+	s.Policy = rapid.SampledFrom([]Policy{Propagate, Saturate}).Draw(t, "policy")
+	if s.Rule == Rounds && s.Workers <= MaxRankedWorkers {
+		s.Order = rapid.SampledFrom([]Order{Arrival, Ranked}).Draw(t, "order")
+	}
+	return s
+}
 
 // tape is random numbers of which each is one event of a test. They come from a
 // seed, because numbers drawn one by one are mostly small, and then the fields
@@ -27,12 +40,14 @@ func tape(t *rapid.T) []uint32 {
 func TestSwitchMLEqualsProgram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, elements, slots := workerCounts.Draw(t, "workers"), rapid.IntRange(1, 19).Draw(t, "elements"), rapid.IntRange(1, 3).Draw(t, "slots")
-		p := mustPool(t, Spec{Workers: n, Slots: slots, Elements: elements, Exponents: 2})
+		spec := anyNumbers(t, Spec{Workers: n, Slots: slots, Elements: elements, Exponents: 2})
+		p := mustPool(t, spec)
 		models := make([]*p4Slot, slots)
+		var counters Counters
 		for i := range models {
-			models[i] = newP4Slot(n)
+			models[i] = newP4Slot(spec, &counters)
 		}
-		out := make([]byte, 4*elements)
+		out := make([]byte, spec.WireBytes())
 		turn := 0
 		for k, op := range tape(t) {
 			slot, set, w := int(op&3)%slots, int(op>>2&1), int(op>>3&0xff)%n
@@ -41,17 +56,20 @@ func TestSwitchMLEqualsProgram(t *testing.T) {
 				turn++
 			}
 			exps := [2]int8{int8(op >> 11), int8(op >> 19)}
-			vals := values(elements, slot, w, uint32(k))
+			vals := wireValues(spec, slot, w, uint32(k))
 			m := models[slot]
-			want := m.step(w, set, exps, vals)
-			got := p.Contribute(&Contribution{Slot: slot, Set: set, Worker: w, Exponents: exps, Values: encode(vals)}, 0, out)
+			want, result := m.step(w, set, exps, vals)
+			got := p.Contribute(&Contribution{Slot: slot, Set: set, Worker: w, Exponents: exps, Values: vals}, 0, out)
 			if got != want {
 				t.Fatalf("packet %d of worker %d for slot %d set %d: %v, want %v", k, w, slot, set, got, want)
 			}
-			if got.HasResult() && !slices.Equal(decode(out), m.vals[set]) {
-				t.Fatalf("packet %d: result %v, want %v", k, decode(out), m.vals[set])
+			if got.HasResult() && (!bytes.Equal(out, result) || p.Flags(slot, set) != m.cells[set].flags) {
+				t.Fatalf("%+v packet %d of worker %d for slot %d set %d, %x: %v, result %x %v, want %x %v", spec, k, w, slot, set, vals, got, out, p.Flags(slot, set), result, m.cells[set].flags)
 			}
-			if e0, e1 := p.Exponents(slot, set); (e0 != m.exps[set][0] || e1 != m.exps[set][1]) && len(m.vals[set]) > 0 {
+			if p.Counters() != counters {
+				t.Fatalf("%+v packet %d: counters %+v, want %+v", spec, k, p.Counters(), counters)
+			}
+			if e0, e1 := p.Exponents(slot, set); (e0 != m.exps[set][0] || e1 != m.exps[set][1]) && m.cells[set] != nil {
 				t.Fatalf("packet %d: exponents %d %d, want %v", k, e0, e1, m.exps[set])
 			}
 			collecting := 0
@@ -75,10 +93,12 @@ func TestRoundsEqualsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, elements := workerCounts.Draw(t, "workers"), rapid.IntRange(1, 19).Draw(t, "elements")
 		base := rapid.SampledFrom([]uint32{0, 7, 1<<31 - 2, 1<<32 - 2}).Draw(t, "first round")
-		p := mustPool(t, Spec{Rule: Rounds, Workers: n, Slots: 2, Elements: elements, Exponents: 1, Stragglers: Partial, Deadline: 1})
-		models := []*roundSlot{newRoundSlot(n), newRoundSlot(n)}
+		spec := anyNumbers(t, Spec{Rule: Rounds, Workers: n, Slots: 2, Elements: elements, Exponents: 1, Stragglers: Partial, Deadline: 1})
+		p := mustPool(t, spec)
+		var counters Counters
+		models := []*roundSlot{newRoundSlot(spec, &counters), newRoundSlot(spec, &counters)}
 		turns := make([]int, 2)
-		out := make([]byte, 4*elements)
+		out := make([]byte, spec.WireBytes())
 		for k, op := range tape(t) {
 			slot := int(op & 1)
 			m := models[slot]
@@ -94,9 +114,10 @@ func TestRoundsEqualsModel(t *testing.T) {
 					t.Fatalf("packet %d: end of round %d: %v, want %v", k, m.top, got, want)
 				}
 				if want {
-					x.done = true
-					if !slices.Equal(decode(out), x.vals) || p.State(slot, int(m.top&1)).Count != len(x.seen) {
-						t.Fatalf("packet %d: partial result %v of %d", k, decode(out), p.State(slot, int(m.top&1)).Count)
+					x.complete(spec, &counters)
+					s := p.State(slot, int(m.top&1))
+					if !bytes.Equal(out, x.result) || s.Count != len(x.sent) || s.Flags != x.flags {
+						t.Fatalf("%+v packet %d: partial result %x, %+v, want %x %v", spec, k, out, s, x.result, x.flags)
 					}
 				}
 				continue
@@ -114,18 +135,18 @@ func TestRoundsEqualsModel(t *testing.T) {
 				w = turns[slot] % n
 				turns[slot]++
 			}
-			vals := values(elements, slot, w, uint32(k))
+			vals := wireValues(spec, slot, w, uint32(k))
 			want := m.step(w, r, exp, vals)
-			got := p.Contribute(&Contribution{Slot: slot, Worker: w, Round: r, Exponents: [2]int8{exp}, Values: encode(vals)}, 0, out)
+			got := p.Contribute(&Contribution{Slot: slot, Worker: w, Round: r, Exponents: [2]int8{exp}, Values: vals}, 0, out)
 			if got != want {
 				t.Fatalf("packet %d of worker %d for slot %d round %d (at %d): %v, want %v", k, w, slot, r, m.top, got, want)
 			}
 			if x := m.rounds[r]; got.HasResult() {
-				if e0, _ := p.Exponents(slot, int(r&1)); !slices.Equal(decode(out), x.vals) || e0 != x.exp {
-					t.Fatalf("packet %d: result %v exponent %d, want %v %d", k, decode(out), e0, x.vals, x.exp)
+				if e0, _ := p.Exponents(slot, int(r&1)); !bytes.Equal(out, x.result) || e0 != x.exp {
+					t.Fatalf("%+v packet %d: result %x exponent %d, want %x %d", spec, k, out, e0, x.result, x.exp)
 				}
-				if s := p.State(slot, int(r&1)); s.Phase != Complete || s.Round != r || s.Count != len(x.seen) {
-					t.Fatalf("packet %d: %+v", k, s)
+				if s := p.State(slot, int(r&1)); s.Phase != Complete || s.Round != r || s.Count != len(x.sent) || s.Flags != x.flags {
+					t.Fatalf("%+v packet %d: %+v, want flags %v", spec, k, s, x.flags)
 				}
 			}
 			collecting := 0
@@ -164,6 +185,9 @@ type network struct {
 	ordered bool       // packets of one worker stay in order, as SwitchML needs
 	counted int
 	done    int
+
+	played   map[[2]uint32]*round // by slot and round
+	counters Counters
 }
 
 func (x *network) send(w, slot int) {
@@ -173,13 +197,24 @@ func (x *network) send(w, slot int) {
 }
 
 func (x *network) deliver(p packet) {
-	elements := x.pool.Spec().Elements
-	out := make([]byte, 4*elements)
-	c := Contribution{Slot: p.slot, Set: int(p.round & 1), Worker: p.worker, Round: p.round, Values: encode(values(elements, p.slot, p.worker, p.round))}
+	spec := x.pool.Spec()
+	out := make([]byte, spec.WireBytes())
+	vals := wireValues(spec, p.slot, p.worker, p.round)
+	c := Contribution{Slot: p.slot, Set: int(p.round & 1), Worker: p.worker, Round: p.round, Values: vals}
 	o := x.pool.Contribute(&c, 0, out)
+	key := [2]uint32{uint32(p.slot), p.round}
+	if x.played[key] == nil {
+		x.played[key] = &round{sent: map[int][]byte{}}
+	}
+	r := x.played[key]
 	switch {
 	case o.Counted():
 		x.counted++
+		r.arrived = append(r.arrived, p.worker)
+		r.sent[p.worker] = vals
+		if len(r.arrived) == x.n {
+			r.complete(spec, &x.counters)
+		}
 	case o == Early || o >= Aborted:
 		x.t.Fatalf("worker %d slot %d round %d: %v", p.worker, p.slot, p.round, o)
 	case x.ordered && o == Stale:
@@ -188,17 +223,17 @@ func (x *network) deliver(p packet) {
 	if !o.HasResult() {
 		return
 	}
-	if want := sum(elements, p.slot, x.n, p.round); !slices.Equal(decode(out), want) {
-		x.t.Fatalf("slot %d round %d %v: %v, want %v", p.slot, p.round, o, decode(out), want)
+	if flags := x.pool.Flags(p.slot, int(p.round&1)); !bytes.Equal(out, r.result) || flags != r.flags {
+		x.t.Fatalf("%+v slot %d round %d %v: %x %v, want %x %v", spec, p.slot, p.round, o, out, flags, r.result, r.flags)
 	}
-	r := packet{slot: p.slot, round: p.round, result: out}
+	reply := packet{slot: p.slot, round: p.round, result: out}
 	if o == Answered {
-		x.down[p.worker] = append(x.down[p.worker], r)
+		x.down[p.worker] = append(x.down[p.worker], reply)
 		return
 	}
 	x.done++
 	for w := range x.down {
-		x.down[w] = append(x.down[w], r)
+		x.down[w] = append(x.down[w], reply)
 	}
 }
 
@@ -278,13 +313,17 @@ func (x *network) finish() {
 	if x.done != want || x.counted != want*x.n {
 		x.t.Fatalf("%d results of %d contributions, want %d of %d", x.done, x.counted, want, want*x.n)
 	}
+	if x.pool.Counters() != x.counters {
+		x.t.Fatalf("%+v: counters %+v, want %+v", x.pool.Spec(), x.pool.Counters(), x.counters)
+	}
 }
 
 func runNetwork(t *rapid.T, rule Rule, first uint32) {
 	n, slots := rapid.OneOf(rapid.IntRange(1, 4), rapid.SampledFrom([]int{8, 65})).Draw(t, "workers"), rapid.IntRange(1, 2).Draw(t, "slots")
 	x := &network{
 		t: t, n: n, slots: slots, first: first, rounds: uint32(rapid.IntRange(1, 4).Draw(t, "rounds")),
-		pool:    mustPool(t, Spec{Rule: rule, Workers: n, Slots: slots, Elements: rapid.IntRange(1, 5).Draw(t, "elements")}),
+		pool:    mustPool(t, anyNumbers(t, Spec{Rule: rule, Workers: n, Slots: slots, Elements: rapid.IntRange(1, 5).Draw(t, "elements")})),
+		played:  map[[2]uint32]*round{},
 		ordered: rule == SwitchML,
 		up:      make([][]packet, n), down: make([][]packet, n), at: make([][]uint32, n),
 	}

@@ -3,9 +3,12 @@ package aggregation
 // fold takes a contribution into version i, which it starts when it is first.
 func (p *Pool) fold(i int, src []byte, first bool) {
 	var flagged int
-	if first {
+	switch c := &p.int32s; {
+	case first:
 		flagged = p.cells.set(i, src)
-	} else {
+	case c.ops != nil:
+		flagged = c.ops.Fold(c.of(i), src)
+	default:
 		flagged = p.cells.fold(i, src)
 	}
 	if flagged != 0 {
@@ -26,7 +29,12 @@ func (p *Pool) foldLast(i int, src []byte, first bool, count int, out []byte) {
 	case p.spec.Op == Mean:
 		flagged = p.cells.fold(i, src)
 	default:
-		if flagged = p.cells.foldPut(i, out, src); flagged != 0 {
+		if c := &p.int32s; c.ops != nil {
+			flagged = c.ops.FoldPut(out, c.of(i), src)
+		} else {
+			flagged = p.cells.foldPut(i, out, src)
+		}
+		if flagged != 0 {
 			p.flag(i, flagged, true)
 		}
 		return
