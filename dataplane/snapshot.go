@@ -66,7 +66,11 @@ type LaneSnapshot struct {
 	Lane int `json:"lane"`
 	CPU  int `json:"cpu"` // -1 when not pinned
 	Counters
-	Frames Frames `json:"frames"`
+	// HandedOut is the number of frames given to the lanes that own their slots, HandedIn those taken from other
+	// lanes. A frame's verdict is counted by the lane that ends up with it.
+	HandedOut uint64 `json:"handed_out"`
+	HandedIn  uint64 `json:"handed_in"`
+	Frames    Frames `json:"frames"`
 }
 
 // PortSnapshot is one port's share.
@@ -188,7 +192,7 @@ func (n *NIC) snapshot() Snapshot {
 			sum[i] += lc[i]
 		}
 		ls := LaneSnapshot{Lane: l.id, CPU: l.cpu, Counters: all.counters()}
-		ls.Sleeps = lc[lSleeps]
+		ls.Sleeps, ls.HandedOut, ls.HandedIn = lc[lSleeps], lc[lHandedOut], lc[lHandedIn]
 		ls.InFlight = lc[lHeld]
 		ls.Frames = frames(&all, &lc)
 		ls.Frames.Handoff = 0

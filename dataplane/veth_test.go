@@ -312,11 +312,8 @@ func TestTwoLanes(t *testing.T) {
 	if s.Total.Contributed != sent || s.Lanes[0].Results == 0 || s.Lanes[1].Results == 0 {
 		t.Fatalf("sent %d: %+v", sent, s)
 	}
-	n.mu.Lock()
-	handed := n.lanes[0].lane[lHandedOut] + n.lanes[1].lane[lHandedOut]
-	n.mu.Unlock()
-	if handed == 0 {
-		t.Fatal("nothing was handed over")
+	if out, in := s.Lanes[0].HandedOut+s.Lanes[1].HandedOut, s.Lanes[0].HandedIn+s.Lanes[1].HandedIn; out == 0 || out != in {
+		t.Fatalf("%d frames were handed out, %d in", out, in)
 	}
 }
 
