@@ -2625,221 +2625,221 @@ loop:
 	VPBROADCASTD 20(DX), Y4
 	VPBROADCASTD (DX), Y5
 	VPBROADCASTD 4(DX), Y6
-	VPSRLQ       $0x20, Y1, Y7
+	VMOVSHDUP    Y1, Y7
 	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
 	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y7
-	VPSLLQ       $0x20, Y7, Y9
-	VPSRLQ       $0x20, Y1, Y8
-	VPBLENDD     $0xaa, Y9, Y1, Y9
-	VPBLENDD     $0xaa, Y7, Y8, Y8
-	VPSRLQ       $0x20, Y3, Y1
+	VMOVSLDUP    Y7, Y8
+	VPBLENDD     $0xaa, Y8, Y1, Y8
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y7, Y1, Y1
+	VMOVSHDUP    Y3, Y7
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y10
-	VPSRLQ       $0x20, Y3, Y7
-	VPBLENDD     $0xaa, Y10, Y3, Y10
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y2, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y4, Y8, Y8
-	VPXOR        Y6, Y8, Y8
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y7
+	VMOVSLDUP    Y7, Y9
+	VPBLENDD     $0xaa, Y9, Y3, Y9
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y7, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VPXOR        Y5, Y3, Y3
+	VPXOR        Y4, Y1, Y1
+	VPXOR        Y6, Y1, Y1
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y4
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y4, Y2, Y4
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPSRLQ       $0x20, Y8, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y8, Y2
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y8
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y8, Y2, Y8
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y10, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y9, Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y1, Y7
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPXOR        Y9, Y1, Y1
+	VPXOR        Y5, Y1, Y1
+	VPXOR        Y8, Y3, Y3
 	VPXOR        Y6, Y3, Y3
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y9
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y9, Y2, Y9
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y10
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y10, Y2, Y10
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPXOR        Y8, Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y8
+	VPBLENDD     $0xaa, Y8, Y1, Y8
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y9
+	VPBLENDD     $0xaa, Y9, Y3, Y9
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPXOR        Y7, Y3, Y3
 	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y7, Y7
-	VPXOR        Y6, Y7, Y7
+	VPXOR        Y4, Y1, Y1
+	VPXOR        Y6, Y1, Y1
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y4
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y4, Y2, Y4
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y8
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y8, Y2, Y8
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y10, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y9, Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y1, Y7
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPXOR        Y9, Y1, Y1
+	VPXOR        Y5, Y1, Y1
+	VPXOR        Y8, Y3, Y3
 	VPXOR        Y6, Y3, Y3
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y9
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y9, Y2, Y9
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y10
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y10, Y2, Y10
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPXOR        Y8, Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y8
+	VPBLENDD     $0xaa, Y8, Y1, Y8
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y9
+	VPBLENDD     $0xaa, Y9, Y3, Y9
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPXOR        Y7, Y3, Y3
 	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y7, Y7
-	VPXOR        Y6, Y7, Y7
+	VPXOR        Y4, Y1, Y1
+	VPXOR        Y6, Y1, Y1
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y4
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y4, Y2, Y4
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y8
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y8, Y2, Y8
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y10, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y9, Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y1, Y7
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPXOR        Y9, Y1, Y1
+	VPXOR        Y5, Y1, Y1
+	VPXOR        Y8, Y3, Y3
 	VPXOR        Y6, Y3, Y3
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y9
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y9, Y2, Y9
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y10
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y10, Y2, Y10
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPXOR        Y8, Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y8
+	VPBLENDD     $0xaa, Y8, Y1, Y8
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y9
+	VPBLENDD     $0xaa, Y9, Y3, Y9
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPXOR        Y7, Y3, Y3
 	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y7, Y7
-	VPXOR        Y6, Y7, Y7
+	VPXOR        Y4, Y1, Y1
+	VPXOR        Y6, Y1, Y1
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y4
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y4, Y2, Y4
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y8
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y8, Y2, Y8
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y10, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y9, Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y1, Y7
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPXOR        Y9, Y1, Y1
+	VPXOR        Y5, Y1, Y1
+	VPXOR        Y8, Y3, Y3
 	VPXOR        Y6, Y3, Y3
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y9
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y9, Y2, Y9
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y10
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y10, Y2, Y10
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPXOR        Y8, Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y8
+	VPBLENDD     $0xaa, Y8, Y1, Y8
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y9
+	VPBLENDD     $0xaa, Y9, Y3, Y9
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPXOR        Y7, Y3, Y3
 	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y7, Y7
-	VPXOR        Y6, Y7, Y7
+	VPXOR        Y4, Y1, Y1
+	VPXOR        Y6, Y1, Y1
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y4
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y4, Y2, Y4
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y8
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y8, Y2, Y8
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y10, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y9, Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y1, Y7
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPXOR        Y9, Y1, Y1
+	VPXOR        Y5, Y1, Y1
+	VPXOR        Y8, Y3, Y3
 	VPXOR        Y6, Y3, Y3
 	VPADDD       all00000008<>+0(SB), Y0, Y0
-	VPUNPCKLDQ   Y8, Y7, Y1
-	VPUNPCKLDQ   Y4, Y3, Y2
-	VPUNPCKHDQ   Y8, Y7, Y5
+	VPUNPCKLDQ   Y7, Y1, Y2
+	VPUNPCKLDQ   Y4, Y3, Y5
+	VPUNPCKHDQ   Y7, Y1, Y1
 	VPUNPCKHDQ   Y4, Y3, Y3
-	VPUNPCKLQDQ  Y2, Y1, Y4
-	VPUNPCKHQDQ  Y2, Y1, Y1
-	VPUNPCKLQDQ  Y3, Y5, Y2
-	VPUNPCKHQDQ  Y3, Y5, Y6
-	VPERM2I128   $0x20, Y1, Y4, Y3
-	VPERM2I128   $0x20, Y6, Y2, Y5
-	VPERM2I128   $0x31, Y1, Y4, Y1
-	VPERM2I128   $0x31, Y6, Y2, Y2
-	VMOVUPS      Y3, (AX)
-	VMOVUPS      Y5, 32(AX)
-	VMOVUPS      Y1, 64(AX)
-	VMOVUPS      Y2, 96(AX)
+	VPUNPCKLQDQ  Y5, Y2, Y4
+	VPUNPCKHQDQ  Y5, Y2, Y2
+	VPUNPCKLQDQ  Y3, Y1, Y5
+	VPUNPCKHQDQ  Y3, Y1, Y6
+	VPERM2I128   $0x20, Y2, Y4, Y1
+	VPERM2I128   $0x20, Y6, Y5, Y3
+	VPERM2I128   $0x31, Y2, Y4, Y2
+	VPERM2I128   $0x31, Y6, Y5, Y4
+	VMOVUPS      Y1, (AX)
+	VMOVUPS      Y3, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y4, 96(AX)
 	ADDQ         $0x00000080, AX
 	ADDQ         $0x00000020, BX
 	SUBQ         $0x00000020, CX
@@ -2912,282 +2912,282 @@ loop:
 	VPBROADCASTD 20(BX), Y4
 	VPBROADCASTD (BX), Y5
 	VPBROADCASTD 4(BX), Y6
-	VPSRLQ       $0x20, Y1, Y7
+	VMOVSHDUP    Y1, Y7
 	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
 	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y7
-	VPSLLQ       $0x20, Y7, Y9
-	VPSRLQ       $0x20, Y1, Y8
-	VPBLENDD     $0xaa, Y9, Y1, Y9
-	VPBLENDD     $0xaa, Y7, Y8, Y8
-	VPSRLQ       $0x20, Y3, Y1
+	VMOVSLDUP    Y7, Y8
+	VPBLENDD     $0xaa, Y8, Y1, Y8
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y7, Y1, Y1
+	VMOVSHDUP    Y3, Y7
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y10
-	VPSRLQ       $0x20, Y3, Y7
-	VPBLENDD     $0xaa, Y10, Y3, Y10
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y2, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y4, Y8, Y8
-	VPXOR        Y6, Y8, Y8
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y7
+	VMOVSLDUP    Y7, Y9
+	VPBLENDD     $0xaa, Y9, Y3, Y9
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y7, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VPXOR        Y5, Y3, Y3
+	VPXOR        Y4, Y1, Y1
+	VPXOR        Y6, Y1, Y1
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y4
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y4, Y2, Y4
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPSRLQ       $0x20, Y8, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y8, Y2
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y8
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y8, Y2, Y8
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y10, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y9, Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y1, Y7
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPXOR        Y9, Y1, Y1
+	VPXOR        Y5, Y1, Y1
+	VPXOR        Y8, Y3, Y3
 	VPXOR        Y6, Y3, Y3
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y9
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y9, Y2, Y9
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y10
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y10, Y2, Y10
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPXOR        Y8, Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y8
+	VPBLENDD     $0xaa, Y8, Y1, Y8
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y9
+	VPBLENDD     $0xaa, Y9, Y3, Y9
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPXOR        Y7, Y3, Y3
 	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y7, Y7
-	VPXOR        Y6, Y7, Y7
+	VPXOR        Y4, Y1, Y1
+	VPXOR        Y6, Y1, Y1
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y4
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y4, Y2, Y4
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y8
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y8, Y2, Y8
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y10, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y9, Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y1, Y7
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPXOR        Y9, Y1, Y1
+	VPXOR        Y5, Y1, Y1
+	VPXOR        Y8, Y3, Y3
 	VPXOR        Y6, Y3, Y3
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y9
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y9, Y2, Y9
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y10
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y10, Y2, Y10
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPXOR        Y8, Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y8
+	VPBLENDD     $0xaa, Y8, Y1, Y8
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y9
+	VPBLENDD     $0xaa, Y9, Y3, Y9
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPXOR        Y7, Y3, Y3
 	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y7, Y7
-	VPXOR        Y6, Y7, Y7
+	VPXOR        Y4, Y1, Y1
+	VPXOR        Y6, Y1, Y1
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y4
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y4, Y2, Y4
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y8
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y8, Y2, Y8
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y10, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y9, Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y1, Y7
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPXOR        Y9, Y1, Y1
+	VPXOR        Y5, Y1, Y1
+	VPXOR        Y8, Y3, Y3
 	VPXOR        Y6, Y3, Y3
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y9
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y9, Y2, Y9
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y10
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y10, Y2, Y10
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPXOR        Y8, Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y8
+	VPBLENDD     $0xaa, Y8, Y1, Y8
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y9
+	VPBLENDD     $0xaa, Y9, Y3, Y9
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPXOR        Y7, Y3, Y3
 	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y7, Y7
-	VPXOR        Y6, Y7, Y7
+	VPXOR        Y4, Y1, Y1
+	VPXOR        Y6, Y1, Y1
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y4
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y4, Y2, Y4
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y8
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y8, Y2, Y8
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y10, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y9, Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y1, Y7
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPXOR        Y9, Y1, Y1
+	VPXOR        Y5, Y1, Y1
+	VPXOR        Y8, Y3, Y3
 	VPXOR        Y6, Y3, Y3
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y9
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y9, Y2, Y9
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y10
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y10, Y2, Y10
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPXOR        Y8, Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y8
+	VPBLENDD     $0xaa, Y8, Y1, Y8
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y9
+	VPBLENDD     $0xaa, Y9, Y3, Y9
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VPXOR        Y7, Y3, Y3
 	VPXOR        Y5, Y3, Y3
-	VPXOR        Y4, Y7, Y7
-	VPXOR        Y6, Y7, Y7
+	VPXOR        Y4, Y1, Y1
+	VPXOR        Y6, Y1, Y1
 	VPADDD       all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD       allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ       $0x20, Y3, Y1
-	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ     alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y4
-	VPSRLQ       $0x20, Y2, Y3
-	VPBLENDD     $0xaa, Y4, Y2, Y4
-	VPBLENDD     $0xaa, Y1, Y3, Y3
-	VPSRLQ       $0x20, Y7, Y1
-	VPMULUDQ     allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP    Y3, Y2
+	VPMULUDQ     alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ     alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y4
+	VPBLENDD     $0xaa, Y4, Y3, Y4
+	VMOVSHDUP    Y3, Y3
+	VPBLENDD     $0xaa, Y2, Y3, Y3
+	VMOVSHDUP    Y1, Y2
 	VPMULUDQ     allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ       $0x20, Y1, Y8
-	VPSRLQ       $0x20, Y2, Y7
-	VPBLENDD     $0xaa, Y8, Y2, Y8
-	VPBLENDD     $0xaa, Y1, Y7, Y7
-	VPXOR        Y10, Y7, Y7
-	VPXOR        Y5, Y7, Y7
-	VPXOR        Y9, Y3, Y3
+	VPMULUDQ     allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP    Y2, Y7
+	VPBLENDD     $0xaa, Y7, Y1, Y7
+	VMOVSHDUP    Y1, Y1
+	VPBLENDD     $0xaa, Y2, Y1, Y1
+	VPXOR        Y9, Y1, Y1
+	VPXOR        Y5, Y1, Y1
+	VPXOR        Y8, Y3, Y3
 	VPXOR        Y6, Y3, Y3
 	VPADDD       all00000008<>+0(SB), Y0, Y0
-	VPUNPCKLDQ   Y8, Y7, Y1
-	VPUNPCKLDQ   Y4, Y3, Y2
-	VPUNPCKHDQ   Y8, Y7, Y5
+	VPUNPCKLDQ   Y7, Y1, Y2
+	VPUNPCKLDQ   Y4, Y3, Y5
+	VPUNPCKHDQ   Y7, Y1, Y1
 	VPUNPCKHDQ   Y4, Y3, Y3
-	VPUNPCKLQDQ  Y2, Y1, Y4
-	VPUNPCKHQDQ  Y2, Y1, Y1
-	VPUNPCKLQDQ  Y3, Y5, Y2
-	VPUNPCKHQDQ  Y3, Y5, Y6
-	VPERM2I128   $0x20, Y1, Y4, Y3
-	VPERM2I128   $0x20, Y6, Y2, Y5
-	VPERM2I128   $0x31, Y1, Y4, Y1
-	VPERM2I128   $0x31, Y6, Y2, Y2
-	VMOVD        SI, X4
-	VPBROADCASTD X4, Y4
+	VPUNPCKLQDQ  Y5, Y2, Y4
+	VPUNPCKHQDQ  Y5, Y2, Y2
+	VPUNPCKLQDQ  Y3, Y1, Y5
+	VPUNPCKHQDQ  Y3, Y1, Y6
+	VPERM2I128   $0x20, Y2, Y4, Y1
+	VPERM2I128   $0x20, Y6, Y5, Y3
+	VPERM2I128   $0x31, Y2, Y4, Y2
+	VPERM2I128   $0x31, Y6, Y5, Y4
+	VMOVD        SI, X5
+	VPBROADCASTD X5, Y5
 	VMOVUPS      (CX), Y6
 	VPAND        all7fffffff<>+0(SB), Y6, Y7
-	VMULPS       Y4, Y7, Y7
+	VMULPS       Y5, Y7, Y7
 	VMINPS       all42fe0000<>+0(SB), Y7, Y7
 	VCVTTPS2DQ   Y7, Y8
 	VCVTDQ2PS    Y8, Y9
 	VSUBPS       Y9, Y7, Y7
 	VMULPS       all4b800000<>+0(SB), Y7, Y7
-	VPSRLD       $0x08, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VCMPPS       $0x01, Y7, Y3, Y3
-	VPSUBD       Y3, Y8, Y8
+	VPSRLD       $0x08, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VCMPPS       $0x01, Y7, Y1, Y1
+	VPSUBD       Y1, Y8, Y8
 	VPSRAD       $0x1f, Y6, Y6
 	VPXOR        Y6, Y8, Y8
 	VPSUBD       Y6, Y8, Y8
-	VMOVUPS      32(CX), Y3
-	VPAND        all7fffffff<>+0(SB), Y3, Y6
-	VMULPS       Y4, Y6, Y6
+	VMOVUPS      32(CX), Y1
+	VPAND        all7fffffff<>+0(SB), Y1, Y6
+	VMULPS       Y5, Y6, Y6
 	VMINPS       all42fe0000<>+0(SB), Y6, Y6
 	VCVTTPS2DQ   Y6, Y7
 	VCVTDQ2PS    Y7, Y9
 	VSUBPS       Y9, Y6, Y6
 	VMULPS       all4b800000<>+0(SB), Y6, Y6
-	VPSRLD       $0x08, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VCMPPS       $0x01, Y6, Y5, Y5
-	VPSUBD       Y5, Y7, Y7
-	VPSRAD       $0x1f, Y3, Y3
-	VPXOR        Y3, Y7, Y7
+	VPSRLD       $0x08, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VCMPPS       $0x01, Y6, Y3, Y3
 	VPSUBD       Y3, Y7, Y7
-	VMOVUPS      64(CX), Y3
-	VPAND        all7fffffff<>+0(SB), Y3, Y5
-	VMULPS       Y4, Y5, Y5
-	VMINPS       all42fe0000<>+0(SB), Y5, Y5
-	VCVTTPS2DQ   Y5, Y6
-	VCVTDQ2PS    Y6, Y9
-	VSUBPS       Y9, Y5, Y5
-	VMULPS       all4b800000<>+0(SB), Y5, Y5
-	VPSRLD       $0x08, Y1, Y1
-	VCVTDQ2PS    Y1, Y1
-	VCMPPS       $0x01, Y5, Y1, Y1
-	VPSUBD       Y1, Y6, Y6
-	VPSRAD       $0x1f, Y3, Y3
-	VPXOR        Y3, Y6, Y6
-	VPSUBD       Y3, Y6, Y6
-	VMOVUPS      96(CX), Y1
+	VPSRAD       $0x1f, Y1, Y1
+	VPXOR        Y1, Y7, Y7
+	VPSUBD       Y1, Y7, Y7
+	VMOVUPS      64(CX), Y1
 	VPAND        all7fffffff<>+0(SB), Y1, Y3
-	VMULPS       Y4, Y3, Y3
+	VMULPS       Y5, Y3, Y3
 	VMINPS       all42fe0000<>+0(SB), Y3, Y3
-	VCVTTPS2DQ   Y3, Y4
-	VCVTDQ2PS    Y4, Y5
-	VSUBPS       Y5, Y3, Y3
+	VCVTTPS2DQ   Y3, Y6
+	VCVTDQ2PS    Y6, Y9
+	VSUBPS       Y9, Y3, Y3
 	VMULPS       all4b800000<>+0(SB), Y3, Y3
 	VPSRLD       $0x08, Y2, Y2
 	VCVTDQ2PS    Y2, Y2
 	VCMPPS       $0x01, Y3, Y2, Y2
-	VPSUBD       Y2, Y4, Y4
+	VPSUBD       Y2, Y6, Y6
 	VPSRAD       $0x1f, Y1, Y1
-	VPXOR        Y1, Y4, Y4
-	VPSUBD       Y1, Y4, Y4
+	VPXOR        Y1, Y6, Y6
+	VPSUBD       Y1, Y6, Y6
+	VMOVUPS      96(CX), Y1
+	VPAND        all7fffffff<>+0(SB), Y1, Y2
+	VMULPS       Y5, Y2, Y2
+	VMINPS       all42fe0000<>+0(SB), Y2, Y2
+	VCVTTPS2DQ   Y2, Y3
+	VCVTDQ2PS    Y3, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMULPS       all4b800000<>+0(SB), Y2, Y2
+	VPSRLD       $0x08, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VCMPPS       $0x01, Y2, Y4, Y4
+	VPSUBD       Y4, Y3, Y3
+	VPSRAD       $0x1f, Y1, Y1
+	VPXOR        Y1, Y3, Y3
+	VPSUBD       Y1, Y3, Y3
 	VMOVUPS      laneOrder<>+0(SB), Y1
 	VPACKSSDW    Y7, Y8, Y8
-	VPACKSSDW    Y4, Y6, Y6
+	VPACKSSDW    Y3, Y6, Y6
 	VPACKSSWB    Y6, Y8, Y8
 	VPERMD       Y8, Y1, Y8
 	VMOVDQU      Y8, (AX)
@@ -3248,288 +3248,220 @@ loop:
 	VPBROADCASTD   20(R9), Y4
 	VPBROADCASTD   (R9), Y5
 	VPBROADCASTD   4(R9), Y6
-	VPSRLQ         $0x20, Y1, Y7
+	VMOVSHDUP      Y1, Y7
 	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
 	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y7
-	VPSLLQ         $0x20, Y7, Y9
-	VPSRLQ         $0x20, Y1, Y8
-	VPBLENDD       $0xaa, Y9, Y1, Y9
-	VPBLENDD       $0xaa, Y7, Y8, Y8
-	VPSRLQ         $0x20, Y3, Y1
+	VMOVSLDUP      Y7, Y8
+	VPBLENDD       $0xaa, Y8, Y1, Y8
+	VMOVSHDUP      Y1, Y1
+	VPBLENDD       $0xaa, Y7, Y1, Y1
+	VMOVSHDUP      Y3, Y7
 	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y10
-	VPSRLQ         $0x20, Y3, Y7
-	VPBLENDD       $0xaa, Y10, Y3, Y10
-	VPBLENDD       $0xaa, Y1, Y7, Y7
-	VPXOR          Y2, Y7, Y7
-	VPXOR          Y5, Y7, Y7
-	VPXOR          Y4, Y8, Y8
-	VPXOR          Y6, Y8, Y8
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y7, Y7
+	VMOVSLDUP      Y7, Y9
+	VPBLENDD       $0xaa, Y9, Y3, Y9
+	VMOVSHDUP      Y3, Y3
+	VPBLENDD       $0xaa, Y7, Y3, Y3
+	VPXOR          Y2, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPXOR          Y4, Y1, Y1
+	VPXOR          Y6, Y1, Y1
 	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y7, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y4
-	VPSRLQ         $0x20, Y2, Y3
-	VPBLENDD       $0xaa, Y4, Y2, Y4
-	VPBLENDD       $0xaa, Y1, Y3, Y3
-	VPSRLQ         $0x20, Y8, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y8, Y2
+	VMOVSHDUP      Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y4
+	VPBLENDD       $0xaa, Y4, Y3, Y4
+	VMOVSHDUP      Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VMOVSHDUP      Y1, Y2
 	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y8
-	VPSRLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y8, Y2, Y8
-	VPBLENDD       $0xaa, Y1, Y7, Y7
-	VPXOR          Y10, Y7, Y7
-	VPXOR          Y5, Y7, Y7
-	VPXOR          Y9, Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y7
+	VPBLENDD       $0xaa, Y7, Y1, Y7
+	VMOVSHDUP      Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPXOR          Y9, Y1, Y1
+	VPXOR          Y5, Y1, Y1
+	VPXOR          Y8, Y3, Y3
 	VPXOR          Y6, Y3, Y3
 	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y7, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP      Y1, Y2
 	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y9
-	VPSRLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y9, Y2, Y9
-	VPBLENDD       $0xaa, Y1, Y7, Y7
-	VPSRLQ         $0x20, Y3, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y10
-	VPSRLQ         $0x20, Y2, Y3
-	VPBLENDD       $0xaa, Y10, Y2, Y10
-	VPBLENDD       $0xaa, Y1, Y3, Y3
-	VPXOR          Y8, Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y8
+	VPBLENDD       $0xaa, Y8, Y1, Y8
+	VMOVSHDUP      Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VMOVSHDUP      Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y9
+	VPBLENDD       $0xaa, Y9, Y3, Y9
+	VMOVSHDUP      Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPXOR          Y7, Y3, Y3
 	VPXOR          Y5, Y3, Y3
-	VPXOR          Y4, Y7, Y7
-	VPXOR          Y6, Y7, Y7
+	VPXOR          Y4, Y1, Y1
+	VPXOR          Y6, Y1, Y1
 	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y3, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y4
-	VPSRLQ         $0x20, Y2, Y3
-	VPBLENDD       $0xaa, Y4, Y2, Y4
-	VPBLENDD       $0xaa, Y1, Y3, Y3
-	VPSRLQ         $0x20, Y7, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP      Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y4
+	VPBLENDD       $0xaa, Y4, Y3, Y4
+	VMOVSHDUP      Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VMOVSHDUP      Y1, Y2
 	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y8
-	VPSRLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y8, Y2, Y8
-	VPBLENDD       $0xaa, Y1, Y7, Y7
-	VPXOR          Y10, Y7, Y7
-	VPXOR          Y5, Y7, Y7
-	VPXOR          Y9, Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y7
+	VPBLENDD       $0xaa, Y7, Y1, Y7
+	VMOVSHDUP      Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPXOR          Y9, Y1, Y1
+	VPXOR          Y5, Y1, Y1
+	VPXOR          Y8, Y3, Y3
 	VPXOR          Y6, Y3, Y3
 	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y7, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP      Y1, Y2
 	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y9
-	VPSRLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y9, Y2, Y9
-	VPBLENDD       $0xaa, Y1, Y7, Y7
-	VPSRLQ         $0x20, Y3, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y10
-	VPSRLQ         $0x20, Y2, Y3
-	VPBLENDD       $0xaa, Y10, Y2, Y10
-	VPBLENDD       $0xaa, Y1, Y3, Y3
-	VPXOR          Y8, Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y8
+	VPBLENDD       $0xaa, Y8, Y1, Y8
+	VMOVSHDUP      Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VMOVSHDUP      Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y9
+	VPBLENDD       $0xaa, Y9, Y3, Y9
+	VMOVSHDUP      Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPXOR          Y7, Y3, Y3
 	VPXOR          Y5, Y3, Y3
-	VPXOR          Y4, Y7, Y7
-	VPXOR          Y6, Y7, Y7
+	VPXOR          Y4, Y1, Y1
+	VPXOR          Y6, Y1, Y1
 	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y3, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y4
-	VPSRLQ         $0x20, Y2, Y3
-	VPBLENDD       $0xaa, Y4, Y2, Y4
-	VPBLENDD       $0xaa, Y1, Y3, Y3
-	VPSRLQ         $0x20, Y7, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP      Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y4
+	VPBLENDD       $0xaa, Y4, Y3, Y4
+	VMOVSHDUP      Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VMOVSHDUP      Y1, Y2
 	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y8
-	VPSRLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y8, Y2, Y8
-	VPBLENDD       $0xaa, Y1, Y7, Y7
-	VPXOR          Y10, Y7, Y7
-	VPXOR          Y5, Y7, Y7
-	VPXOR          Y9, Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y7
+	VPBLENDD       $0xaa, Y7, Y1, Y7
+	VMOVSHDUP      Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPXOR          Y9, Y1, Y1
+	VPXOR          Y5, Y1, Y1
+	VPXOR          Y8, Y3, Y3
 	VPXOR          Y6, Y3, Y3
 	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y7, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP      Y1, Y2
 	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y9
-	VPSRLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y9, Y2, Y9
-	VPBLENDD       $0xaa, Y1, Y7, Y7
-	VPSRLQ         $0x20, Y3, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y10
-	VPSRLQ         $0x20, Y2, Y3
-	VPBLENDD       $0xaa, Y10, Y2, Y10
-	VPBLENDD       $0xaa, Y1, Y3, Y3
-	VPXOR          Y8, Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y8
+	VPBLENDD       $0xaa, Y8, Y1, Y8
+	VMOVSHDUP      Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VMOVSHDUP      Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y9
+	VPBLENDD       $0xaa, Y9, Y3, Y9
+	VMOVSHDUP      Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPXOR          Y7, Y3, Y3
 	VPXOR          Y5, Y3, Y3
-	VPXOR          Y4, Y7, Y7
-	VPXOR          Y6, Y7, Y7
+	VPXOR          Y4, Y1, Y1
+	VPXOR          Y6, Y1, Y1
 	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y3, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y4
-	VPSRLQ         $0x20, Y2, Y3
-	VPBLENDD       $0xaa, Y4, Y2, Y4
-	VPBLENDD       $0xaa, Y1, Y3, Y3
-	VPSRLQ         $0x20, Y7, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP      Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y4
+	VPBLENDD       $0xaa, Y4, Y3, Y4
+	VMOVSHDUP      Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VMOVSHDUP      Y1, Y2
 	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y8
-	VPSRLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y8, Y2, Y8
-	VPBLENDD       $0xaa, Y1, Y7, Y7
-	VPXOR          Y10, Y7, Y7
-	VPXOR          Y5, Y7, Y7
-	VPXOR          Y9, Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y7
+	VPBLENDD       $0xaa, Y7, Y1, Y7
+	VMOVSHDUP      Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPXOR          Y9, Y1, Y1
+	VPXOR          Y5, Y1, Y1
+	VPXOR          Y8, Y3, Y3
 	VPXOR          Y6, Y3, Y3
 	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y7, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y7, Y2
+	VMOVSHDUP      Y1, Y2
 	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y9
-	VPSRLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y9, Y2, Y9
-	VPBLENDD       $0xaa, Y1, Y7, Y7
-	VPSRLQ         $0x20, Y3, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y2
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y10
-	VPSRLQ         $0x20, Y2, Y3
-	VPBLENDD       $0xaa, Y10, Y2, Y10
-	VPBLENDD       $0xaa, Y1, Y3, Y3
-	VPXOR          Y8, Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y8
+	VPBLENDD       $0xaa, Y8, Y1, Y8
+	VMOVSHDUP      Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VMOVSHDUP      Y3, Y2
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y9
+	VPBLENDD       $0xaa, Y9, Y3, Y9
+	VMOVSHDUP      Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VPXOR          Y7, Y3, Y3
 	VPXOR          Y5, Y3, Y3
-	VPXOR          Y4, Y7, Y7
-	VPXOR          Y6, Y7, Y7
+	VPXOR          Y4, Y1, Y1
+	VPXOR          Y6, Y1, Y1
 	VPADDD         all9e3779b9<>+0(SB), Y5, Y5
 	VPADDD         allbb67ae85<>+0(SB), Y6, Y6
-	VPSRLQ         $0x20, Y3, Y1
-	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y2
-	VPMULUDQ       alld2511f53<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y4
-	VPSRLQ         $0x20, Y2, Y3
-	VPBLENDD       $0xaa, Y4, Y2, Y4
-	VPBLENDD       $0xaa, Y1, Y3, Y3
-	VPSRLQ         $0x20, Y7, Y1
-	VPMULUDQ       allcd9e8d57<>+0(SB), Y7, Y2
+	VMOVSHDUP      Y3, Y2
+	VPMULUDQ       alld2511f53<>+0(SB), Y3, Y3
+	VPMULUDQ       alld2511f53<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y4
+	VPBLENDD       $0xaa, Y4, Y3, Y4
+	VMOVSHDUP      Y3, Y3
+	VPBLENDD       $0xaa, Y2, Y3, Y3
+	VMOVSHDUP      Y1, Y2
 	VPMULUDQ       allcd9e8d57<>+0(SB), Y1, Y1
-	VPSLLQ         $0x20, Y1, Y8
-	VPSRLQ         $0x20, Y2, Y7
-	VPBLENDD       $0xaa, Y8, Y2, Y8
-	VPBLENDD       $0xaa, Y1, Y7, Y7
-	VPXOR          Y10, Y7, Y7
-	VPXOR          Y5, Y7, Y7
-	VPXOR          Y9, Y3, Y3
+	VPMULUDQ       allcd9e8d57<>+0(SB), Y2, Y2
+	VMOVSLDUP      Y2, Y7
+	VPBLENDD       $0xaa, Y7, Y1, Y7
+	VMOVSHDUP      Y1, Y1
+	VPBLENDD       $0xaa, Y2, Y1, Y1
+	VPXOR          Y9, Y1, Y1
+	VPXOR          Y5, Y1, Y1
+	VPXOR          Y8, Y3, Y3
 	VPXOR          Y6, Y3, Y3
 	VPADDD         all00000008<>+0(SB), Y0, Y0
-	VPUNPCKLDQ     Y8, Y7, Y1
-	VPUNPCKLDQ     Y4, Y3, Y2
-	VPUNPCKHDQ     Y8, Y7, Y5
+	VPUNPCKLDQ     Y7, Y1, Y2
+	VPUNPCKLDQ     Y4, Y3, Y5
+	VPUNPCKHDQ     Y7, Y1, Y1
 	VPUNPCKHDQ     Y4, Y3, Y3
-	VPUNPCKLQDQ    Y2, Y1, Y4
-	VPUNPCKHQDQ    Y2, Y1, Y1
-	VPUNPCKLQDQ    Y3, Y5, Y2
-	VPUNPCKHQDQ    Y3, Y5, Y6
-	VPERM2I128     $0x20, Y1, Y4, Y3
-	VPERM2I128     $0x20, Y6, Y2, Y5
-	VPERM2I128     $0x31, Y1, Y4, Y1
-	VPERM2I128     $0x31, Y6, Y2, Y2
-	VMOVD          R10, X4
-	VPBROADCASTD   X4, Y8
-	VMULPS         (CX), Y8, Y8
-	VBROADCASTSS   (BX), Y4
-	VMINPS         Y4, Y8, Y8
-	VBROADCASTSS   4(BX), Y6
-	VMAXPS         Y6, Y8, Y8
-	VADDPS         Y4, Y8, Y8
-	VBROADCASTSS   8(BX), Y6
-	VMULPS         Y6, Y8, Y8
-	VCVTTPS2DQ     Y8, Y4
-	VBROADCASTI128 (SI), Y6
-	VPSHUFB        Y4, Y6, Y6
-	VBROADCASTI128 16(SI), Y7
-	VPSHUFB        Y4, Y7, Y7
-	VPCMPGTD       all0000000f<>+0(SB), Y4, Y4
-	VBLENDVPS      Y4, Y7, Y6, Y4
-	VPAND          all000000ff<>+0(SB), Y4, Y4
-	VBROADCASTI128 (DI), Y6
-	VPSHUFB        Y4, Y6, Y6
-	VPAND          all000000ff<>+0(SB), Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTI128 (R8), Y7
-	VPSHUFB        Y4, Y7, Y7
-	VPAND          all000000ff<>+0(SB), Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VSUBPS         Y6, Y7, Y7
-	VSUBPS         Y6, Y8, Y8
-	VPSRLD         $0x08, Y3, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         all33800000<>+0(SB), Y3, Y3
-	VMULPS         Y7, Y3, Y3
-	VCMPPS         $0x01, Y8, Y3, Y3
-	VPSUBD         Y3, Y4, Y4
-	VMOVD          R10, X3
-	VPBROADCASTD   X3, Y8
-	VMULPS         32(CX), Y8, Y8
-	VBROADCASTSS   (BX), Y3
-	VMINPS         Y3, Y8, Y8
-	VBROADCASTSS   4(BX), Y6
-	VMAXPS         Y6, Y8, Y8
-	VADDPS         Y3, Y8, Y8
-	VBROADCASTSS   8(BX), Y6
-	VMULPS         Y6, Y8, Y8
-	VCVTTPS2DQ     Y8, Y3
-	VBROADCASTI128 (SI), Y6
-	VPSHUFB        Y3, Y6, Y6
-	VBROADCASTI128 16(SI), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPCMPGTD       all0000000f<>+0(SB), Y3, Y3
-	VBLENDVPS      Y3, Y7, Y6, Y3
-	VPAND          all000000ff<>+0(SB), Y3, Y3
-	VBROADCASTI128 (DI), Y6
-	VPSHUFB        Y3, Y6, Y6
-	VPAND          all000000ff<>+0(SB), Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTI128 (R8), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPAND          all000000ff<>+0(SB), Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VSUBPS         Y6, Y7, Y7
-	VSUBPS         Y6, Y8, Y8
-	VPSRLD         $0x08, Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         all33800000<>+0(SB), Y5, Y5
-	VMULPS         Y7, Y5, Y5
-	VCMPPS         $0x01, Y8, Y5, Y5
-	VPSUBD         Y5, Y3, Y3
+	VPUNPCKLQDQ    Y5, Y2, Y4
+	VPUNPCKHQDQ    Y5, Y2, Y2
+	VPUNPCKLQDQ    Y3, Y1, Y5
+	VPUNPCKHQDQ    Y3, Y1, Y6
+	VPERM2I128     $0x20, Y2, Y4, Y1
+	VPERM2I128     $0x20, Y6, Y5, Y3
+	VPERM2I128     $0x31, Y2, Y4, Y2
+	VPERM2I128     $0x31, Y6, Y5, Y4
 	VMOVD          R10, X5
 	VPBROADCASTD   X5, Y8
-	VMULPS         64(CX), Y8, Y8
+	VMULPS         (CX), Y8, Y8
 	VBROADCASTSS   (BX), Y5
 	VMINPS         Y5, Y8, Y8
 	VBROADCASTSS   4(BX), Y6
@@ -3563,7 +3495,7 @@ loop:
 	VPSUBD         Y1, Y5, Y5
 	VMOVD          R10, X1
 	VPBROADCASTD   X1, Y8
-	VMULPS         96(CX), Y8, Y8
+	VMULPS         32(CX), Y8, Y8
 	VBROADCASTSS   (BX), Y1
 	VMINPS         Y1, Y8, Y8
 	VBROADCASTSS   4(BX), Y6
@@ -3589,21 +3521,89 @@ loop:
 	VCVTDQ2PS      Y7, Y7
 	VSUBPS         Y6, Y7, Y7
 	VSUBPS         Y6, Y8, Y8
+	VPSRLD         $0x08, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         all33800000<>+0(SB), Y3, Y3
+	VMULPS         Y7, Y3, Y3
+	VCMPPS         $0x01, Y8, Y3, Y3
+	VPSUBD         Y3, Y1, Y1
+	VMOVD          R10, X3
+	VPBROADCASTD   X3, Y8
+	VMULPS         64(CX), Y8, Y8
+	VBROADCASTSS   (BX), Y3
+	VMINPS         Y3, Y8, Y8
+	VBROADCASTSS   4(BX), Y6
+	VMAXPS         Y6, Y8, Y8
+	VADDPS         Y3, Y8, Y8
+	VBROADCASTSS   8(BX), Y6
+	VMULPS         Y6, Y8, Y8
+	VCVTTPS2DQ     Y8, Y3
+	VBROADCASTI128 (SI), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VBROADCASTI128 16(SI), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPCMPGTD       all0000000f<>+0(SB), Y3, Y3
+	VBLENDVPS      Y3, Y7, Y6, Y3
+	VPAND          all000000ff<>+0(SB), Y3, Y3
+	VBROADCASTI128 (DI), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPAND          all000000ff<>+0(SB), Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTI128 (R8), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPAND          all000000ff<>+0(SB), Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VSUBPS         Y6, Y7, Y7
+	VSUBPS         Y6, Y8, Y8
 	VPSRLD         $0x08, Y2, Y2
 	VCVTDQ2PS      Y2, Y2
 	VMULPS         all33800000<>+0(SB), Y2, Y2
 	VMULPS         Y7, Y2, Y2
 	VCMPPS         $0x01, Y8, Y2, Y2
-	VPSUBD         Y2, Y1, Y1
-	VMOVUPS        laneOrder<>+0(SB), Y2
-	VPACKUSDW      Y3, Y4, Y4
+	VPSUBD         Y2, Y3, Y3
+	VMOVD          R10, X2
+	VPBROADCASTD   X2, Y8
+	VMULPS         96(CX), Y8, Y8
+	VBROADCASTSS   (BX), Y2
+	VMINPS         Y2, Y8, Y8
+	VBROADCASTSS   4(BX), Y6
+	VMAXPS         Y6, Y8, Y8
+	VADDPS         Y2, Y8, Y8
+	VBROADCASTSS   8(BX), Y6
+	VMULPS         Y6, Y8, Y8
+	VCVTTPS2DQ     Y8, Y2
+	VBROADCASTI128 (SI), Y6
+	VPSHUFB        Y2, Y6, Y6
+	VBROADCASTI128 16(SI), Y7
+	VPSHUFB        Y2, Y7, Y7
+	VPCMPGTD       all0000000f<>+0(SB), Y2, Y2
+	VBLENDVPS      Y2, Y7, Y6, Y2
+	VPAND          all000000ff<>+0(SB), Y2, Y2
+	VBROADCASTI128 (DI), Y6
+	VPSHUFB        Y2, Y6, Y6
+	VPAND          all000000ff<>+0(SB), Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTI128 (R8), Y7
+	VPSHUFB        Y2, Y7, Y7
+	VPAND          all000000ff<>+0(SB), Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VSUBPS         Y6, Y7, Y7
+	VSUBPS         Y6, Y8, Y8
+	VPSRLD         $0x08, Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         all33800000<>+0(SB), Y4, Y4
+	VMULPS         Y7, Y4, Y4
+	VCMPPS         $0x01, Y8, Y4, Y4
+	VPSUBD         Y4, Y2, Y2
+	VMOVUPS        laneOrder<>+0(SB), Y4
 	VPACKUSDW      Y1, Y5, Y5
-	VPACKUSWB      Y5, Y4, Y4
-	VPERMD         Y4, Y2, Y4
-	VPMADDUBSW     nibbleMerge<>+0(SB), Y4, Y4
-	VPACKUSWB      Y4, Y4, Y4
-	VPERMQ         $0x08, Y4, Y4
-	VMOVDQU        X4, (AX)
+	VPACKUSDW      Y2, Y3, Y3
+	VPACKUSWB      Y3, Y5, Y5
+	VPERMD         Y5, Y4, Y5
+	VPMADDUBSW     nibbleMerge<>+0(SB), Y5, Y5
+	VPACKUSWB      Y5, Y5, Y5
+	VPERMQ         $0x08, Y5, Y5
+	VMOVDQU        X5, (AX)
 	ADDQ           $0x00000080, CX
 	ADDQ           $0x00000010, AX
 	ADDQ           $0x00000020, R11
@@ -5242,8 +5242,9 @@ TEXT ·philoxAVX512(SB), NOSPLIT, $0-40
 	VPBROADCASTD X0, Z5
 	VPBROADCASTD 8(DX), Z0
 	VPADDD       counterStep<>+0(SB), Z0, Z0
-	MOVL         $0x0000aaaa, BX
+	MOVL         $0x00005555, BX
 	KMOVW        BX, K1
+	KNOTW        K1, K2
 	XORQ         BX, BX
 
 loop:
@@ -5255,225 +5256,185 @@ loop:
 	VPBROADCASTD 20(DX), Z9
 	VPBROADCASTD (DX), Z10
 	VPBROADCASTD 4(DX), Z11
-	VPSRLQ       $0x20, Z6, Z12
+	VMOVSHDUP    Z6, Z12
 	VPMULUDQ     Z1, Z6, Z6
 	VPMULUDQ     Z1, Z12, Z12
-	VPSLLQ       $0x20, Z12, Z14
-	VPSRLQ       $0x20, Z6, Z13
-	VPBLENDMD    Z14, Z6, K1, Z14
-	VPBLENDMD    Z12, Z13, K1, Z13
-	VPSRLQ       $0x20, Z8, Z6
+	VMOVUPS      Z6, Z13
+	VMOVSLDUP    Z12, K2, Z13
+	VMOVSHDUP    Z6, K1, Z12
+	VMOVSHDUP    Z8, Z6
 	VPMULUDQ     Z2, Z8, Z8
 	VPMULUDQ     Z2, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z15
-	VPSRLQ       $0x20, Z8, Z12
-	VPBLENDMD    Z15, Z8, K1, Z15
-	VPBLENDMD    Z6, Z12, K1, Z12
-	VPXORD       Z7, Z12, Z12
-	VPXORD       Z10, Z12, Z12
-	VPXORD       Z9, Z13, Z13
-	VPXORD       Z11, Z13, Z13
+	VMOVUPS      Z8, Z14
+	VMOVSLDUP    Z6, K2, Z14
+	VMOVSHDUP    Z8, K1, Z6
+	VPTERNLOGD   $0x96, Z7, Z10, Z6
+	VPTERNLOGD   $0x96, Z9, Z11, Z12
 	VPADDD       Z3, Z10, Z10
 	VPADDD       Z4, Z11, Z11
-	VPSRLQ       $0x20, Z12, Z6
-	VPMULUDQ     Z1, Z12, Z7
+	VMOVSHDUP    Z6, Z7
 	VPMULUDQ     Z1, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z9
-	VPSRLQ       $0x20, Z7, Z8
-	VPBLENDMD    Z9, Z7, K1, Z9
-	VPBLENDMD    Z6, Z8, K1, Z8
-	VPSRLQ       $0x20, Z13, Z6
-	VPMULUDQ     Z2, Z13, Z7
+	VPMULUDQ     Z1, Z7, Z7
+	VMOVUPS      Z6, Z8
+	VMOVSLDUP    Z7, K2, Z8
+	VMOVSHDUP    Z6, K1, Z7
+	VMOVSHDUP    Z12, Z6
+	VPMULUDQ     Z2, Z12, Z9
 	VPMULUDQ     Z2, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z13
-	VPSRLQ       $0x20, Z7, Z12
-	VPBLENDMD    Z13, Z7, K1, Z13
-	VPBLENDMD    Z6, Z12, K1, Z12
-	VPXORD       Z15, Z12, Z12
-	VPXORD       Z10, Z12, Z12
-	VPXORD       Z14, Z8, Z8
-	VPXORD       Z11, Z8, Z8
+	VMOVUPS      Z9, Z12
+	VMOVSLDUP    Z6, K2, Z12
+	VMOVSHDUP    Z9, K1, Z6
+	VPTERNLOGD   $0x96, Z14, Z10, Z6
+	VPTERNLOGD   $0x96, Z13, Z11, Z7
 	VPADDD       Z3, Z10, Z10
 	VPADDD       Z4, Z11, Z11
-	VPSRLQ       $0x20, Z12, Z6
-	VPMULUDQ     Z1, Z12, Z7
+	VMOVSHDUP    Z6, Z9
 	VPMULUDQ     Z1, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z14
-	VPSRLQ       $0x20, Z7, Z12
-	VPBLENDMD    Z14, Z7, K1, Z14
-	VPBLENDMD    Z6, Z12, K1, Z12
-	VPSRLQ       $0x20, Z8, Z6
-	VPMULUDQ     Z2, Z8, Z7
+	VPMULUDQ     Z1, Z9, Z9
+	VMOVUPS      Z6, Z13
+	VMOVSLDUP    Z9, K2, Z13
+	VMOVSHDUP    Z6, K1, Z9
+	VMOVSHDUP    Z7, Z6
+	VPMULUDQ     Z2, Z7, Z7
 	VPMULUDQ     Z2, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z15
-	VPSRLQ       $0x20, Z7, Z8
-	VPBLENDMD    Z15, Z7, K1, Z15
-	VPBLENDMD    Z6, Z8, K1, Z8
-	VPXORD       Z13, Z8, Z8
-	VPXORD       Z10, Z8, Z8
-	VPXORD       Z9, Z12, Z12
-	VPXORD       Z11, Z12, Z12
+	VMOVUPS      Z7, Z14
+	VMOVSLDUP    Z6, K2, Z14
+	VMOVSHDUP    Z7, K1, Z6
+	VPTERNLOGD   $0x96, Z12, Z10, Z6
+	VPTERNLOGD   $0x96, Z8, Z11, Z9
 	VPADDD       Z3, Z10, Z10
 	VPADDD       Z4, Z11, Z11
-	VPSRLQ       $0x20, Z8, Z6
-	VPMULUDQ     Z1, Z8, Z7
+	VMOVSHDUP    Z6, Z7
 	VPMULUDQ     Z1, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z9
-	VPSRLQ       $0x20, Z7, Z8
-	VPBLENDMD    Z9, Z7, K1, Z9
-	VPBLENDMD    Z6, Z8, K1, Z8
-	VPSRLQ       $0x20, Z12, Z6
-	VPMULUDQ     Z2, Z12, Z7
+	VPMULUDQ     Z1, Z7, Z7
+	VMOVUPS      Z6, Z8
+	VMOVSLDUP    Z7, K2, Z8
+	VMOVSHDUP    Z6, K1, Z7
+	VMOVSHDUP    Z9, Z6
+	VPMULUDQ     Z2, Z9, Z9
 	VPMULUDQ     Z2, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z13
-	VPSRLQ       $0x20, Z7, Z12
-	VPBLENDMD    Z13, Z7, K1, Z13
-	VPBLENDMD    Z6, Z12, K1, Z12
-	VPXORD       Z15, Z12, Z12
-	VPXORD       Z10, Z12, Z12
-	VPXORD       Z14, Z8, Z8
-	VPXORD       Z11, Z8, Z8
+	VMOVUPS      Z9, Z12
+	VMOVSLDUP    Z6, K2, Z12
+	VMOVSHDUP    Z9, K1, Z6
+	VPTERNLOGD   $0x96, Z14, Z10, Z6
+	VPTERNLOGD   $0x96, Z13, Z11, Z7
 	VPADDD       Z3, Z10, Z10
 	VPADDD       Z4, Z11, Z11
-	VPSRLQ       $0x20, Z12, Z6
-	VPMULUDQ     Z1, Z12, Z7
+	VMOVSHDUP    Z6, Z9
 	VPMULUDQ     Z1, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z14
-	VPSRLQ       $0x20, Z7, Z12
-	VPBLENDMD    Z14, Z7, K1, Z14
-	VPBLENDMD    Z6, Z12, K1, Z12
-	VPSRLQ       $0x20, Z8, Z6
-	VPMULUDQ     Z2, Z8, Z7
+	VPMULUDQ     Z1, Z9, Z9
+	VMOVUPS      Z6, Z13
+	VMOVSLDUP    Z9, K2, Z13
+	VMOVSHDUP    Z6, K1, Z9
+	VMOVSHDUP    Z7, Z6
+	VPMULUDQ     Z2, Z7, Z7
 	VPMULUDQ     Z2, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z15
-	VPSRLQ       $0x20, Z7, Z8
-	VPBLENDMD    Z15, Z7, K1, Z15
-	VPBLENDMD    Z6, Z8, K1, Z8
-	VPXORD       Z13, Z8, Z8
-	VPXORD       Z10, Z8, Z8
-	VPXORD       Z9, Z12, Z12
-	VPXORD       Z11, Z12, Z12
+	VMOVUPS      Z7, Z14
+	VMOVSLDUP    Z6, K2, Z14
+	VMOVSHDUP    Z7, K1, Z6
+	VPTERNLOGD   $0x96, Z12, Z10, Z6
+	VPTERNLOGD   $0x96, Z8, Z11, Z9
 	VPADDD       Z3, Z10, Z10
 	VPADDD       Z4, Z11, Z11
-	VPSRLQ       $0x20, Z8, Z6
-	VPMULUDQ     Z1, Z8, Z7
+	VMOVSHDUP    Z6, Z7
 	VPMULUDQ     Z1, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z9
-	VPSRLQ       $0x20, Z7, Z8
-	VPBLENDMD    Z9, Z7, K1, Z9
-	VPBLENDMD    Z6, Z8, K1, Z8
-	VPSRLQ       $0x20, Z12, Z6
-	VPMULUDQ     Z2, Z12, Z7
+	VPMULUDQ     Z1, Z7, Z7
+	VMOVUPS      Z6, Z8
+	VMOVSLDUP    Z7, K2, Z8
+	VMOVSHDUP    Z6, K1, Z7
+	VMOVSHDUP    Z9, Z6
+	VPMULUDQ     Z2, Z9, Z9
 	VPMULUDQ     Z2, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z13
-	VPSRLQ       $0x20, Z7, Z12
-	VPBLENDMD    Z13, Z7, K1, Z13
-	VPBLENDMD    Z6, Z12, K1, Z12
-	VPXORD       Z15, Z12, Z12
-	VPXORD       Z10, Z12, Z12
-	VPXORD       Z14, Z8, Z8
-	VPXORD       Z11, Z8, Z8
+	VMOVUPS      Z9, Z12
+	VMOVSLDUP    Z6, K2, Z12
+	VMOVSHDUP    Z9, K1, Z6
+	VPTERNLOGD   $0x96, Z14, Z10, Z6
+	VPTERNLOGD   $0x96, Z13, Z11, Z7
 	VPADDD       Z3, Z10, Z10
 	VPADDD       Z4, Z11, Z11
-	VPSRLQ       $0x20, Z12, Z6
-	VPMULUDQ     Z1, Z12, Z7
+	VMOVSHDUP    Z6, Z9
 	VPMULUDQ     Z1, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z14
-	VPSRLQ       $0x20, Z7, Z12
-	VPBLENDMD    Z14, Z7, K1, Z14
-	VPBLENDMD    Z6, Z12, K1, Z12
-	VPSRLQ       $0x20, Z8, Z6
-	VPMULUDQ     Z2, Z8, Z7
+	VPMULUDQ     Z1, Z9, Z9
+	VMOVUPS      Z6, Z13
+	VMOVSLDUP    Z9, K2, Z13
+	VMOVSHDUP    Z6, K1, Z9
+	VMOVSHDUP    Z7, Z6
+	VPMULUDQ     Z2, Z7, Z7
 	VPMULUDQ     Z2, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z15
-	VPSRLQ       $0x20, Z7, Z8
-	VPBLENDMD    Z15, Z7, K1, Z15
-	VPBLENDMD    Z6, Z8, K1, Z8
-	VPXORD       Z13, Z8, Z8
-	VPXORD       Z10, Z8, Z8
-	VPXORD       Z9, Z12, Z12
-	VPXORD       Z11, Z12, Z12
+	VMOVUPS      Z7, Z14
+	VMOVSLDUP    Z6, K2, Z14
+	VMOVSHDUP    Z7, K1, Z6
+	VPTERNLOGD   $0x96, Z12, Z10, Z6
+	VPTERNLOGD   $0x96, Z8, Z11, Z9
 	VPADDD       Z3, Z10, Z10
 	VPADDD       Z4, Z11, Z11
-	VPSRLQ       $0x20, Z8, Z6
-	VPMULUDQ     Z1, Z8, Z7
+	VMOVSHDUP    Z6, Z7
 	VPMULUDQ     Z1, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z9
-	VPSRLQ       $0x20, Z7, Z8
-	VPBLENDMD    Z9, Z7, K1, Z9
-	VPBLENDMD    Z6, Z8, K1, Z8
-	VPSRLQ       $0x20, Z12, Z6
-	VPMULUDQ     Z2, Z12, Z7
+	VPMULUDQ     Z1, Z7, Z7
+	VMOVUPS      Z6, Z8
+	VMOVSLDUP    Z7, K2, Z8
+	VMOVSHDUP    Z6, K1, Z7
+	VMOVSHDUP    Z9, Z6
+	VPMULUDQ     Z2, Z9, Z9
 	VPMULUDQ     Z2, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z13
-	VPSRLQ       $0x20, Z7, Z12
-	VPBLENDMD    Z13, Z7, K1, Z13
-	VPBLENDMD    Z6, Z12, K1, Z12
-	VPXORD       Z15, Z12, Z12
-	VPXORD       Z10, Z12, Z12
-	VPXORD       Z14, Z8, Z8
-	VPXORD       Z11, Z8, Z8
+	VMOVUPS      Z9, Z12
+	VMOVSLDUP    Z6, K2, Z12
+	VMOVSHDUP    Z9, K1, Z6
+	VPTERNLOGD   $0x96, Z14, Z10, Z6
+	VPTERNLOGD   $0x96, Z13, Z11, Z7
 	VPADDD       Z3, Z10, Z10
 	VPADDD       Z4, Z11, Z11
-	VPSRLQ       $0x20, Z12, Z6
-	VPMULUDQ     Z1, Z12, Z7
+	VMOVSHDUP    Z6, Z9
 	VPMULUDQ     Z1, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z14
-	VPSRLQ       $0x20, Z7, Z12
-	VPBLENDMD    Z14, Z7, K1, Z14
-	VPBLENDMD    Z6, Z12, K1, Z12
-	VPSRLQ       $0x20, Z8, Z6
-	VPMULUDQ     Z2, Z8, Z7
+	VPMULUDQ     Z1, Z9, Z9
+	VMOVUPS      Z6, Z13
+	VMOVSLDUP    Z9, K2, Z13
+	VMOVSHDUP    Z6, K1, Z9
+	VMOVSHDUP    Z7, Z6
+	VPMULUDQ     Z2, Z7, Z7
 	VPMULUDQ     Z2, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z15
-	VPSRLQ       $0x20, Z7, Z8
-	VPBLENDMD    Z15, Z7, K1, Z15
-	VPBLENDMD    Z6, Z8, K1, Z8
-	VPXORD       Z13, Z8, Z8
-	VPXORD       Z10, Z8, Z8
-	VPXORD       Z9, Z12, Z12
-	VPXORD       Z11, Z12, Z12
+	VMOVUPS      Z7, Z14
+	VMOVSLDUP    Z6, K2, Z14
+	VMOVSHDUP    Z7, K1, Z6
+	VPTERNLOGD   $0x96, Z12, Z10, Z6
+	VPTERNLOGD   $0x96, Z8, Z11, Z9
 	VPADDD       Z3, Z10, Z10
 	VPADDD       Z4, Z11, Z11
-	VPSRLQ       $0x20, Z8, Z6
-	VPMULUDQ     Z1, Z8, Z7
+	VMOVSHDUP    Z6, Z7
 	VPMULUDQ     Z1, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z9
-	VPSRLQ       $0x20, Z7, Z8
-	VPBLENDMD    Z9, Z7, K1, Z9
-	VPBLENDMD    Z6, Z8, K1, Z8
-	VPSRLQ       $0x20, Z12, Z6
-	VPMULUDQ     Z2, Z12, Z7
+	VPMULUDQ     Z1, Z7, Z7
+	VMOVUPS      Z6, Z8
+	VMOVSLDUP    Z7, K2, Z8
+	VMOVSHDUP    Z6, K1, Z7
+	VMOVSHDUP    Z9, Z6
+	VPMULUDQ     Z2, Z9, Z9
 	VPMULUDQ     Z2, Z6, Z6
-	VPSLLQ       $0x20, Z6, Z13
-	VPSRLQ       $0x20, Z7, Z12
-	VPBLENDMD    Z13, Z7, K1, Z13
-	VPBLENDMD    Z6, Z12, K1, Z12
-	VPXORD       Z15, Z12, Z12
-	VPXORD       Z10, Z12, Z12
-	VPXORD       Z14, Z8, Z8
-	VPXORD       Z11, Z8, Z8
+	VMOVUPS      Z9, Z12
+	VMOVSLDUP    Z6, K2, Z12
+	VMOVSHDUP    Z9, K1, Z6
+	VPTERNLOGD   $0x96, Z14, Z10, Z6
+	VPTERNLOGD   $0x96, Z13, Z11, Z7
 	VPADDD       Z5, Z0, Z0
-	VPUNPCKLDQ   Z13, Z12, Z6
-	VPUNPCKLDQ   Z9, Z8, Z7
-	VPUNPCKHDQ   Z13, Z12, Z10
-	VPUNPCKHDQ   Z9, Z8, Z8
-	VPUNPCKLQDQ  Z7, Z6, Z9
-	VPUNPCKHQDQ  Z7, Z6, Z11
-	VPUNPCKLQDQ  Z8, Z10, Z12
-	VPUNPCKHQDQ  Z8, Z10, Z8
-	VSHUFI32X4   $0x44, Z11, Z9, Z6
-	VSHUFI32X4   $0x44, Z8, Z12, Z7
-	VSHUFI32X4   $0xee, Z11, Z9, Z10
-	VSHUFI32X4   $0xee, Z8, Z12, Z8
-	VSHUFI32X4   $0x88, Z7, Z6, Z9
+	VPUNPCKLDQ   Z12, Z6, Z9
+	VPUNPCKLDQ   Z8, Z7, Z10
+	VPUNPCKHDQ   Z12, Z6, Z6
+	VPUNPCKHDQ   Z8, Z7, Z7
+	VPUNPCKLQDQ  Z10, Z9, Z8
+	VPUNPCKHQDQ  Z10, Z9, Z11
+	VPUNPCKLQDQ  Z7, Z6, Z12
+	VPUNPCKHQDQ  Z7, Z6, Z7
+	VSHUFI32X4   $0x44, Z11, Z8, Z9
+	VSHUFI32X4   $0x44, Z7, Z12, Z10
+	VSHUFI32X4   $0xee, Z11, Z8, Z6
+	VSHUFI32X4   $0xee, Z7, Z12, Z7
+	VSHUFI32X4   $0x88, Z10, Z9, Z8
+	VSHUFI32X4   $0xdd, Z10, Z9, Z9
+	VSHUFI32X4   $0x88, Z7, Z6, Z10
 	VSHUFI32X4   $0xdd, Z7, Z6, Z6
-	VSHUFI32X4   $0x88, Z8, Z10, Z7
-	VSHUFI32X4   $0xdd, Z8, Z10, Z8
-	VMOVUPS      Z9, (AX)
-	VMOVUPS      Z6, 64(AX)
-	VMOVUPS      Z7, 128(AX)
-	VMOVUPS      Z8, 192(AX)
+	VMOVUPS      Z8, (AX)
+	VMOVUPS      Z9, 64(AX)
+	VMOVUPS      Z10, 128(AX)
+	VMOVUPS      Z6, 192(AX)
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x00000040, BX
 	SUBQ         $0x00000040, CX
@@ -5508,8 +5469,9 @@ TEXT ·stochasticInt8AVX512(SB), NOSPLIT, $0-72
 	VPBROADCASTD X0, Z5
 	VPBROADCASTD 8(BX), Z0
 	VPADDD       counterStep<>+0(SB), Z0, Z0
-	MOVL         $0x0000aaaa, SI
+	MOVL         $0x00005555, SI
 	KMOVW        SI, K1
+	KNOTW        K1, K2
 	MOVSS        scale+48(FP), X6
 	VMOVD        X6, SI
 	MOVL         $0x7fffffff, DI
@@ -5535,287 +5497,247 @@ loop:
 	VPBROADCASTD 20(BX), Z13
 	VPBROADCASTD (BX), Z14
 	VPBROADCASTD 4(BX), Z15
-	VPSRLQ       $0x20, Z10, Z16
+	VMOVSHDUP    Z10, Z16
 	VPMULUDQ     Z1, Z10, Z10
 	VPMULUDQ     Z1, Z16, Z16
-	VPSLLQ       $0x20, Z16, Z18
-	VPSRLQ       $0x20, Z10, Z17
-	VPBLENDMD    Z18, Z10, K1, Z18
-	VPBLENDMD    Z16, Z17, K1, Z17
-	VPSRLQ       $0x20, Z12, Z10
+	VMOVUPS      Z10, Z17
+	VMOVSLDUP    Z16, K2, Z17
+	VMOVSHDUP    Z10, K1, Z16
+	VMOVSHDUP    Z12, Z10
 	VPMULUDQ     Z2, Z12, Z12
 	VPMULUDQ     Z2, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z19
-	VPSRLQ       $0x20, Z12, Z16
-	VPBLENDMD    Z19, Z12, K1, Z19
-	VPBLENDMD    Z10, Z16, K1, Z16
-	VPXORD       Z11, Z16, Z16
-	VPXORD       Z14, Z16, Z16
-	VPXORD       Z13, Z17, Z17
-	VPXORD       Z15, Z17, Z17
+	VMOVUPS      Z12, Z18
+	VMOVSLDUP    Z10, K2, Z18
+	VMOVSHDUP    Z12, K1, Z10
+	VPTERNLOGD   $0x96, Z11, Z14, Z10
+	VPTERNLOGD   $0x96, Z13, Z15, Z16
 	VPADDD       Z3, Z14, Z14
 	VPADDD       Z4, Z15, Z15
-	VPSRLQ       $0x20, Z16, Z10
-	VPMULUDQ     Z1, Z16, Z11
+	VMOVSHDUP    Z10, Z11
 	VPMULUDQ     Z1, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z13
-	VPSRLQ       $0x20, Z11, Z12
-	VPBLENDMD    Z13, Z11, K1, Z13
-	VPBLENDMD    Z10, Z12, K1, Z12
-	VPSRLQ       $0x20, Z17, Z10
-	VPMULUDQ     Z2, Z17, Z11
+	VPMULUDQ     Z1, Z11, Z11
+	VMOVUPS      Z10, Z12
+	VMOVSLDUP    Z11, K2, Z12
+	VMOVSHDUP    Z10, K1, Z11
+	VMOVSHDUP    Z16, Z10
+	VPMULUDQ     Z2, Z16, Z13
 	VPMULUDQ     Z2, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z17
-	VPSRLQ       $0x20, Z11, Z16
-	VPBLENDMD    Z17, Z11, K1, Z17
-	VPBLENDMD    Z10, Z16, K1, Z16
-	VPXORD       Z19, Z16, Z16
-	VPXORD       Z14, Z16, Z16
-	VPXORD       Z18, Z12, Z12
-	VPXORD       Z15, Z12, Z12
+	VMOVUPS      Z13, Z16
+	VMOVSLDUP    Z10, K2, Z16
+	VMOVSHDUP    Z13, K1, Z10
+	VPTERNLOGD   $0x96, Z18, Z14, Z10
+	VPTERNLOGD   $0x96, Z17, Z15, Z11
 	VPADDD       Z3, Z14, Z14
 	VPADDD       Z4, Z15, Z15
-	VPSRLQ       $0x20, Z16, Z10
-	VPMULUDQ     Z1, Z16, Z11
+	VMOVSHDUP    Z10, Z13
 	VPMULUDQ     Z1, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z18
-	VPSRLQ       $0x20, Z11, Z16
-	VPBLENDMD    Z18, Z11, K1, Z18
-	VPBLENDMD    Z10, Z16, K1, Z16
-	VPSRLQ       $0x20, Z12, Z10
-	VPMULUDQ     Z2, Z12, Z11
+	VPMULUDQ     Z1, Z13, Z13
+	VMOVUPS      Z10, Z17
+	VMOVSLDUP    Z13, K2, Z17
+	VMOVSHDUP    Z10, K1, Z13
+	VMOVSHDUP    Z11, Z10
+	VPMULUDQ     Z2, Z11, Z11
 	VPMULUDQ     Z2, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z19
-	VPSRLQ       $0x20, Z11, Z12
-	VPBLENDMD    Z19, Z11, K1, Z19
-	VPBLENDMD    Z10, Z12, K1, Z12
-	VPXORD       Z17, Z12, Z12
-	VPXORD       Z14, Z12, Z12
-	VPXORD       Z13, Z16, Z16
-	VPXORD       Z15, Z16, Z16
+	VMOVUPS      Z11, Z18
+	VMOVSLDUP    Z10, K2, Z18
+	VMOVSHDUP    Z11, K1, Z10
+	VPTERNLOGD   $0x96, Z16, Z14, Z10
+	VPTERNLOGD   $0x96, Z12, Z15, Z13
 	VPADDD       Z3, Z14, Z14
 	VPADDD       Z4, Z15, Z15
-	VPSRLQ       $0x20, Z12, Z10
-	VPMULUDQ     Z1, Z12, Z11
+	VMOVSHDUP    Z10, Z11
 	VPMULUDQ     Z1, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z13
-	VPSRLQ       $0x20, Z11, Z12
-	VPBLENDMD    Z13, Z11, K1, Z13
-	VPBLENDMD    Z10, Z12, K1, Z12
-	VPSRLQ       $0x20, Z16, Z10
-	VPMULUDQ     Z2, Z16, Z11
+	VPMULUDQ     Z1, Z11, Z11
+	VMOVUPS      Z10, Z12
+	VMOVSLDUP    Z11, K2, Z12
+	VMOVSHDUP    Z10, K1, Z11
+	VMOVSHDUP    Z13, Z10
+	VPMULUDQ     Z2, Z13, Z13
 	VPMULUDQ     Z2, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z17
-	VPSRLQ       $0x20, Z11, Z16
-	VPBLENDMD    Z17, Z11, K1, Z17
-	VPBLENDMD    Z10, Z16, K1, Z16
-	VPXORD       Z19, Z16, Z16
-	VPXORD       Z14, Z16, Z16
-	VPXORD       Z18, Z12, Z12
-	VPXORD       Z15, Z12, Z12
+	VMOVUPS      Z13, Z16
+	VMOVSLDUP    Z10, K2, Z16
+	VMOVSHDUP    Z13, K1, Z10
+	VPTERNLOGD   $0x96, Z18, Z14, Z10
+	VPTERNLOGD   $0x96, Z17, Z15, Z11
 	VPADDD       Z3, Z14, Z14
 	VPADDD       Z4, Z15, Z15
-	VPSRLQ       $0x20, Z16, Z10
-	VPMULUDQ     Z1, Z16, Z11
+	VMOVSHDUP    Z10, Z13
 	VPMULUDQ     Z1, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z18
-	VPSRLQ       $0x20, Z11, Z16
-	VPBLENDMD    Z18, Z11, K1, Z18
-	VPBLENDMD    Z10, Z16, K1, Z16
-	VPSRLQ       $0x20, Z12, Z10
-	VPMULUDQ     Z2, Z12, Z11
+	VPMULUDQ     Z1, Z13, Z13
+	VMOVUPS      Z10, Z17
+	VMOVSLDUP    Z13, K2, Z17
+	VMOVSHDUP    Z10, K1, Z13
+	VMOVSHDUP    Z11, Z10
+	VPMULUDQ     Z2, Z11, Z11
 	VPMULUDQ     Z2, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z19
-	VPSRLQ       $0x20, Z11, Z12
-	VPBLENDMD    Z19, Z11, K1, Z19
-	VPBLENDMD    Z10, Z12, K1, Z12
-	VPXORD       Z17, Z12, Z12
-	VPXORD       Z14, Z12, Z12
-	VPXORD       Z13, Z16, Z16
-	VPXORD       Z15, Z16, Z16
+	VMOVUPS      Z11, Z18
+	VMOVSLDUP    Z10, K2, Z18
+	VMOVSHDUP    Z11, K1, Z10
+	VPTERNLOGD   $0x96, Z16, Z14, Z10
+	VPTERNLOGD   $0x96, Z12, Z15, Z13
 	VPADDD       Z3, Z14, Z14
 	VPADDD       Z4, Z15, Z15
-	VPSRLQ       $0x20, Z12, Z10
-	VPMULUDQ     Z1, Z12, Z11
+	VMOVSHDUP    Z10, Z11
 	VPMULUDQ     Z1, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z13
-	VPSRLQ       $0x20, Z11, Z12
-	VPBLENDMD    Z13, Z11, K1, Z13
-	VPBLENDMD    Z10, Z12, K1, Z12
-	VPSRLQ       $0x20, Z16, Z10
-	VPMULUDQ     Z2, Z16, Z11
+	VPMULUDQ     Z1, Z11, Z11
+	VMOVUPS      Z10, Z12
+	VMOVSLDUP    Z11, K2, Z12
+	VMOVSHDUP    Z10, K1, Z11
+	VMOVSHDUP    Z13, Z10
+	VPMULUDQ     Z2, Z13, Z13
 	VPMULUDQ     Z2, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z17
-	VPSRLQ       $0x20, Z11, Z16
-	VPBLENDMD    Z17, Z11, K1, Z17
-	VPBLENDMD    Z10, Z16, K1, Z16
-	VPXORD       Z19, Z16, Z16
-	VPXORD       Z14, Z16, Z16
-	VPXORD       Z18, Z12, Z12
-	VPXORD       Z15, Z12, Z12
+	VMOVUPS      Z13, Z16
+	VMOVSLDUP    Z10, K2, Z16
+	VMOVSHDUP    Z13, K1, Z10
+	VPTERNLOGD   $0x96, Z18, Z14, Z10
+	VPTERNLOGD   $0x96, Z17, Z15, Z11
 	VPADDD       Z3, Z14, Z14
 	VPADDD       Z4, Z15, Z15
-	VPSRLQ       $0x20, Z16, Z10
-	VPMULUDQ     Z1, Z16, Z11
+	VMOVSHDUP    Z10, Z13
 	VPMULUDQ     Z1, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z18
-	VPSRLQ       $0x20, Z11, Z16
-	VPBLENDMD    Z18, Z11, K1, Z18
-	VPBLENDMD    Z10, Z16, K1, Z16
-	VPSRLQ       $0x20, Z12, Z10
-	VPMULUDQ     Z2, Z12, Z11
+	VPMULUDQ     Z1, Z13, Z13
+	VMOVUPS      Z10, Z17
+	VMOVSLDUP    Z13, K2, Z17
+	VMOVSHDUP    Z10, K1, Z13
+	VMOVSHDUP    Z11, Z10
+	VPMULUDQ     Z2, Z11, Z11
 	VPMULUDQ     Z2, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z19
-	VPSRLQ       $0x20, Z11, Z12
-	VPBLENDMD    Z19, Z11, K1, Z19
-	VPBLENDMD    Z10, Z12, K1, Z12
-	VPXORD       Z17, Z12, Z12
-	VPXORD       Z14, Z12, Z12
-	VPXORD       Z13, Z16, Z16
-	VPXORD       Z15, Z16, Z16
+	VMOVUPS      Z11, Z18
+	VMOVSLDUP    Z10, K2, Z18
+	VMOVSHDUP    Z11, K1, Z10
+	VPTERNLOGD   $0x96, Z16, Z14, Z10
+	VPTERNLOGD   $0x96, Z12, Z15, Z13
 	VPADDD       Z3, Z14, Z14
 	VPADDD       Z4, Z15, Z15
-	VPSRLQ       $0x20, Z12, Z10
-	VPMULUDQ     Z1, Z12, Z11
+	VMOVSHDUP    Z10, Z11
 	VPMULUDQ     Z1, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z13
-	VPSRLQ       $0x20, Z11, Z12
-	VPBLENDMD    Z13, Z11, K1, Z13
-	VPBLENDMD    Z10, Z12, K1, Z12
-	VPSRLQ       $0x20, Z16, Z10
-	VPMULUDQ     Z2, Z16, Z11
+	VPMULUDQ     Z1, Z11, Z11
+	VMOVUPS      Z10, Z12
+	VMOVSLDUP    Z11, K2, Z12
+	VMOVSHDUP    Z10, K1, Z11
+	VMOVSHDUP    Z13, Z10
+	VPMULUDQ     Z2, Z13, Z13
 	VPMULUDQ     Z2, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z17
-	VPSRLQ       $0x20, Z11, Z16
-	VPBLENDMD    Z17, Z11, K1, Z17
-	VPBLENDMD    Z10, Z16, K1, Z16
-	VPXORD       Z19, Z16, Z16
-	VPXORD       Z14, Z16, Z16
-	VPXORD       Z18, Z12, Z12
-	VPXORD       Z15, Z12, Z12
+	VMOVUPS      Z13, Z16
+	VMOVSLDUP    Z10, K2, Z16
+	VMOVSHDUP    Z13, K1, Z10
+	VPTERNLOGD   $0x96, Z18, Z14, Z10
+	VPTERNLOGD   $0x96, Z17, Z15, Z11
 	VPADDD       Z3, Z14, Z14
 	VPADDD       Z4, Z15, Z15
-	VPSRLQ       $0x20, Z16, Z10
-	VPMULUDQ     Z1, Z16, Z11
+	VMOVSHDUP    Z10, Z13
 	VPMULUDQ     Z1, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z18
-	VPSRLQ       $0x20, Z11, Z16
-	VPBLENDMD    Z18, Z11, K1, Z18
-	VPBLENDMD    Z10, Z16, K1, Z16
-	VPSRLQ       $0x20, Z12, Z10
-	VPMULUDQ     Z2, Z12, Z11
+	VPMULUDQ     Z1, Z13, Z13
+	VMOVUPS      Z10, Z17
+	VMOVSLDUP    Z13, K2, Z17
+	VMOVSHDUP    Z10, K1, Z13
+	VMOVSHDUP    Z11, Z10
+	VPMULUDQ     Z2, Z11, Z11
 	VPMULUDQ     Z2, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z19
-	VPSRLQ       $0x20, Z11, Z12
-	VPBLENDMD    Z19, Z11, K1, Z19
-	VPBLENDMD    Z10, Z12, K1, Z12
-	VPXORD       Z17, Z12, Z12
-	VPXORD       Z14, Z12, Z12
-	VPXORD       Z13, Z16, Z16
-	VPXORD       Z15, Z16, Z16
+	VMOVUPS      Z11, Z18
+	VMOVSLDUP    Z10, K2, Z18
+	VMOVSHDUP    Z11, K1, Z10
+	VPTERNLOGD   $0x96, Z16, Z14, Z10
+	VPTERNLOGD   $0x96, Z12, Z15, Z13
 	VPADDD       Z3, Z14, Z14
 	VPADDD       Z4, Z15, Z15
-	VPSRLQ       $0x20, Z12, Z10
-	VPMULUDQ     Z1, Z12, Z11
+	VMOVSHDUP    Z10, Z11
 	VPMULUDQ     Z1, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z13
-	VPSRLQ       $0x20, Z11, Z12
-	VPBLENDMD    Z13, Z11, K1, Z13
-	VPBLENDMD    Z10, Z12, K1, Z12
-	VPSRLQ       $0x20, Z16, Z10
-	VPMULUDQ     Z2, Z16, Z11
+	VPMULUDQ     Z1, Z11, Z11
+	VMOVUPS      Z10, Z12
+	VMOVSLDUP    Z11, K2, Z12
+	VMOVSHDUP    Z10, K1, Z11
+	VMOVSHDUP    Z13, Z10
+	VPMULUDQ     Z2, Z13, Z13
 	VPMULUDQ     Z2, Z10, Z10
-	VPSLLQ       $0x20, Z10, Z17
-	VPSRLQ       $0x20, Z11, Z16
-	VPBLENDMD    Z17, Z11, K1, Z17
-	VPBLENDMD    Z10, Z16, K1, Z16
-	VPXORD       Z19, Z16, Z16
-	VPXORD       Z14, Z16, Z16
-	VPXORD       Z18, Z12, Z12
-	VPXORD       Z15, Z12, Z12
+	VMOVUPS      Z13, Z16
+	VMOVSLDUP    Z10, K2, Z16
+	VMOVSHDUP    Z13, K1, Z10
+	VPTERNLOGD   $0x96, Z18, Z14, Z10
+	VPTERNLOGD   $0x96, Z17, Z15, Z11
 	VPADDD       Z5, Z0, Z0
-	VPUNPCKLDQ   Z17, Z16, Z10
-	VPUNPCKLDQ   Z13, Z12, Z11
-	VPUNPCKHDQ   Z17, Z16, Z14
-	VPUNPCKHDQ   Z13, Z12, Z12
-	VPUNPCKLQDQ  Z11, Z10, Z13
-	VPUNPCKHQDQ  Z11, Z10, Z15
-	VPUNPCKLQDQ  Z12, Z14, Z16
-	VPUNPCKHQDQ  Z12, Z14, Z12
-	VSHUFI32X4   $0x44, Z15, Z13, Z10
-	VSHUFI32X4   $0x44, Z12, Z16, Z11
-	VSHUFI32X4   $0xee, Z15, Z13, Z14
-	VSHUFI32X4   $0xee, Z12, Z16, Z12
-	VSHUFI32X4   $0x88, Z11, Z10, Z13
+	VPUNPCKLDQ   Z16, Z10, Z13
+	VPUNPCKLDQ   Z12, Z11, Z14
+	VPUNPCKHDQ   Z16, Z10, Z10
+	VPUNPCKHDQ   Z12, Z11, Z11
+	VPUNPCKLQDQ  Z14, Z13, Z12
+	VPUNPCKHQDQ  Z14, Z13, Z15
+	VPUNPCKLQDQ  Z11, Z10, Z16
+	VPUNPCKHQDQ  Z11, Z10, Z11
+	VSHUFI32X4   $0x44, Z15, Z12, Z13
+	VSHUFI32X4   $0x44, Z11, Z16, Z14
+	VSHUFI32X4   $0xee, Z15, Z12, Z10
+	VSHUFI32X4   $0xee, Z11, Z16, Z11
+	VSHUFI32X4   $0x88, Z14, Z13, Z12
+	VSHUFI32X4   $0xdd, Z14, Z13, Z13
+	VSHUFI32X4   $0x88, Z11, Z10, Z14
 	VSHUFI32X4   $0xdd, Z11, Z10, Z10
-	VSHUFI32X4   $0x88, Z12, Z14, Z11
-	VSHUFI32X4   $0xdd, Z12, Z14, Z12
-	VMOVD        SI, X14
-	VPBROADCASTD X14, Z14
+	VMOVD        SI, X11
+	VPBROADCASTD X11, Z11
 	VMOVUPS      (CX), Z15
 	VPANDD       Z6, Z15, Z16
-	VMULPS       Z14, Z16, Z16
+	VMULPS       Z11, Z16, Z16
 	VMINPS       Z7, Z16, Z16
 	VCVTTPS2DQ   Z16, Z17
 	VCVTDQ2PS    Z17, Z18
 	VSUBPS       Z18, Z16, Z16
 	VMULPS       Z8, Z16, Z16
-	VPSRLD       $0x08, Z13, Z13
-	VCVTDQ2PS    Z13, Z13
-	VCMPPS       $0x01, Z16, Z13, K2
-	VPADDD       Z9, Z17, K2, Z17
+	VPSRLD       $0x08, Z12, Z12
+	VCVTDQ2PS    Z12, Z12
+	VCMPPS       $0x01, Z16, Z12, K3
+	VPADDD       Z9, Z17, K3, Z17
 	VPSRAD       $0x1f, Z15, Z15
 	VPXORD       Z15, Z17, Z17
 	VPSUBD       Z15, Z17, Z17
-	VMOVUPS      64(CX), Z13
-	VPANDD       Z6, Z13, Z15
-	VMULPS       Z14, Z15, Z15
+	VMOVUPS      64(CX), Z12
+	VPANDD       Z6, Z12, Z15
+	VMULPS       Z11, Z15, Z15
 	VMINPS       Z7, Z15, Z15
 	VCVTTPS2DQ   Z15, Z16
 	VCVTDQ2PS    Z16, Z18
 	VSUBPS       Z18, Z15, Z15
 	VMULPS       Z8, Z15, Z15
-	VPSRLD       $0x08, Z10, Z10
-	VCVTDQ2PS    Z10, Z10
-	VCMPPS       $0x01, Z15, Z10, K2
-	VPADDD       Z9, Z16, K2, Z16
-	VPSRAD       $0x1f, Z13, Z13
-	VPXORD       Z13, Z16, Z16
-	VPSUBD       Z13, Z16, Z16
-	VMOVUPS      128(CX), Z10
-	VPANDD       Z6, Z10, Z13
-	VMULPS       Z14, Z13, Z13
+	VPSRLD       $0x08, Z13, Z13
+	VCVTDQ2PS    Z13, Z13
+	VCMPPS       $0x01, Z15, Z13, K3
+	VPADDD       Z9, Z16, K3, Z16
+	VPSRAD       $0x1f, Z12, Z12
+	VPXORD       Z12, Z16, Z16
+	VPSUBD       Z12, Z16, Z16
+	VMOVUPS      128(CX), Z12
+	VPANDD       Z6, Z12, Z13
+	VMULPS       Z11, Z13, Z13
 	VMINPS       Z7, Z13, Z13
 	VCVTTPS2DQ   Z13, Z15
 	VCVTDQ2PS    Z15, Z18
 	VSUBPS       Z18, Z13, Z13
 	VMULPS       Z8, Z13, Z13
-	VPSRLD       $0x08, Z11, Z11
-	VCVTDQ2PS    Z11, Z11
-	VCMPPS       $0x01, Z13, Z11, K2
-	VPADDD       Z9, Z15, K2, Z15
-	VPSRAD       $0x1f, Z10, Z10
-	VPXORD       Z10, Z15, Z15
-	VPSUBD       Z10, Z15, Z15
-	VMOVUPS      192(CX), Z10
-	VPANDD       Z6, Z10, Z11
-	VMULPS       Z14, Z11, Z11
-	VMINPS       Z7, Z11, Z11
-	VCVTTPS2DQ   Z11, Z13
-	VCVTDQ2PS    Z13, Z14
-	VSUBPS       Z14, Z11, Z11
-	VMULPS       Z8, Z11, Z11
-	VPSRLD       $0x08, Z12, Z12
-	VCVTDQ2PS    Z12, Z12
-	VCMPPS       $0x01, Z11, Z12, K2
-	VPADDD       Z9, Z13, K2, Z13
-	VPSRAD       $0x1f, Z10, Z10
-	VPXORD       Z10, Z13, Z13
-	VPSUBD       Z10, Z13, Z13
+	VPSRLD       $0x08, Z14, Z14
+	VCVTDQ2PS    Z14, Z14
+	VCMPPS       $0x01, Z13, Z14, K3
+	VPADDD       Z9, Z15, K3, Z15
+	VPSRAD       $0x1f, Z12, Z12
+	VPXORD       Z12, Z15, Z15
+	VPSUBD       Z12, Z15, Z15
+	VMOVUPS      192(CX), Z12
+	VPANDD       Z6, Z12, Z13
+	VMULPS       Z11, Z13, Z13
+	VMINPS       Z7, Z13, Z13
+	VCVTTPS2DQ   Z13, Z11
+	VCVTDQ2PS    Z11, Z14
+	VSUBPS       Z14, Z13, Z13
+	VMULPS       Z8, Z13, Z13
+	VPSRLD       $0x08, Z10, Z10
+	VCVTDQ2PS    Z10, Z10
+	VCMPPS       $0x01, Z13, Z10, K3
+	VPADDD       Z9, Z11, K3, Z11
+	VPSRAD       $0x1f, Z12, Z12
+	VPXORD       Z12, Z11, Z11
+	VPSUBD       Z12, Z11, Z11
 	VPMOVSDB     Z17, (AX)
 	VPMOVSDB     Z16, 16(AX)
 	VPMOVSDB     Z15, 32(AX)
-	VPMOVSDB     Z13, 48(AX)
+	VPMOVSDB     Z11, 48(AX)
 	ADDQ         $0x00000100, CX
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000040, DI
@@ -5855,8 +5777,9 @@ TEXT ·roundTableAVX512(SB), NOSPLIT, $0-104
 	VPBROADCASTD X0, Z5
 	VPBROADCASTD 8(R9), Z0
 	VPADDD       counterStep<>+0(SB), Z0, Z0
-	MOVL         $0x0000aaaa, R10
+	MOVL         $0x00005555, R10
 	KMOVW        R10, K1
+	KNOTW        K1, K2
 	MOVSS        scale+48(FP), X6
 	VMOVD        X6, R10
 	MOVL         $0x0000000f, R11
@@ -5882,326 +5805,184 @@ loop:
 	VPBROADCASTD    20(R9), Z13
 	VPBROADCASTD    (R9), Z14
 	VPBROADCASTD    4(R9), Z15
-	VPSRLQ          $0x20, Z10, Z16
+	VMOVSHDUP       Z10, Z16
 	VPMULUDQ        Z1, Z10, Z10
 	VPMULUDQ        Z1, Z16, Z16
-	VPSLLQ          $0x20, Z16, Z18
-	VPSRLQ          $0x20, Z10, Z17
-	VPBLENDMD       Z18, Z10, K1, Z18
-	VPBLENDMD       Z16, Z17, K1, Z17
-	VPSRLQ          $0x20, Z12, Z10
+	VMOVUPS         Z10, Z17
+	VMOVSLDUP       Z16, K2, Z17
+	VMOVSHDUP       Z10, K1, Z16
+	VMOVSHDUP       Z12, Z10
 	VPMULUDQ        Z2, Z12, Z12
 	VPMULUDQ        Z2, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z19
-	VPSRLQ          $0x20, Z12, Z16
-	VPBLENDMD       Z19, Z12, K1, Z19
-	VPBLENDMD       Z10, Z16, K1, Z16
-	VPXORD          Z11, Z16, Z16
-	VPXORD          Z14, Z16, Z16
-	VPXORD          Z13, Z17, Z17
-	VPXORD          Z15, Z17, Z17
+	VMOVUPS         Z12, Z18
+	VMOVSLDUP       Z10, K2, Z18
+	VMOVSHDUP       Z12, K1, Z10
+	VPTERNLOGD      $0x96, Z11, Z14, Z10
+	VPTERNLOGD      $0x96, Z13, Z15, Z16
 	VPADDD          Z3, Z14, Z14
 	VPADDD          Z4, Z15, Z15
-	VPSRLQ          $0x20, Z16, Z10
-	VPMULUDQ        Z1, Z16, Z11
+	VMOVSHDUP       Z10, Z11
 	VPMULUDQ        Z1, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z13
-	VPSRLQ          $0x20, Z11, Z12
-	VPBLENDMD       Z13, Z11, K1, Z13
-	VPBLENDMD       Z10, Z12, K1, Z12
-	VPSRLQ          $0x20, Z17, Z10
-	VPMULUDQ        Z2, Z17, Z11
+	VPMULUDQ        Z1, Z11, Z11
+	VMOVUPS         Z10, Z12
+	VMOVSLDUP       Z11, K2, Z12
+	VMOVSHDUP       Z10, K1, Z11
+	VMOVSHDUP       Z16, Z10
+	VPMULUDQ        Z2, Z16, Z13
 	VPMULUDQ        Z2, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z17
-	VPSRLQ          $0x20, Z11, Z16
-	VPBLENDMD       Z17, Z11, K1, Z17
-	VPBLENDMD       Z10, Z16, K1, Z16
-	VPXORD          Z19, Z16, Z16
-	VPXORD          Z14, Z16, Z16
-	VPXORD          Z18, Z12, Z12
-	VPXORD          Z15, Z12, Z12
+	VMOVUPS         Z13, Z16
+	VMOVSLDUP       Z10, K2, Z16
+	VMOVSHDUP       Z13, K1, Z10
+	VPTERNLOGD      $0x96, Z18, Z14, Z10
+	VPTERNLOGD      $0x96, Z17, Z15, Z11
 	VPADDD          Z3, Z14, Z14
 	VPADDD          Z4, Z15, Z15
-	VPSRLQ          $0x20, Z16, Z10
-	VPMULUDQ        Z1, Z16, Z11
+	VMOVSHDUP       Z10, Z13
 	VPMULUDQ        Z1, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z18
-	VPSRLQ          $0x20, Z11, Z16
-	VPBLENDMD       Z18, Z11, K1, Z18
-	VPBLENDMD       Z10, Z16, K1, Z16
-	VPSRLQ          $0x20, Z12, Z10
-	VPMULUDQ        Z2, Z12, Z11
+	VPMULUDQ        Z1, Z13, Z13
+	VMOVUPS         Z10, Z17
+	VMOVSLDUP       Z13, K2, Z17
+	VMOVSHDUP       Z10, K1, Z13
+	VMOVSHDUP       Z11, Z10
+	VPMULUDQ        Z2, Z11, Z11
 	VPMULUDQ        Z2, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z19
-	VPSRLQ          $0x20, Z11, Z12
-	VPBLENDMD       Z19, Z11, K1, Z19
-	VPBLENDMD       Z10, Z12, K1, Z12
-	VPXORD          Z17, Z12, Z12
-	VPXORD          Z14, Z12, Z12
-	VPXORD          Z13, Z16, Z16
-	VPXORD          Z15, Z16, Z16
+	VMOVUPS         Z11, Z18
+	VMOVSLDUP       Z10, K2, Z18
+	VMOVSHDUP       Z11, K1, Z10
+	VPTERNLOGD      $0x96, Z16, Z14, Z10
+	VPTERNLOGD      $0x96, Z12, Z15, Z13
 	VPADDD          Z3, Z14, Z14
 	VPADDD          Z4, Z15, Z15
-	VPSRLQ          $0x20, Z12, Z10
-	VPMULUDQ        Z1, Z12, Z11
+	VMOVSHDUP       Z10, Z11
 	VPMULUDQ        Z1, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z13
-	VPSRLQ          $0x20, Z11, Z12
-	VPBLENDMD       Z13, Z11, K1, Z13
-	VPBLENDMD       Z10, Z12, K1, Z12
-	VPSRLQ          $0x20, Z16, Z10
-	VPMULUDQ        Z2, Z16, Z11
+	VPMULUDQ        Z1, Z11, Z11
+	VMOVUPS         Z10, Z12
+	VMOVSLDUP       Z11, K2, Z12
+	VMOVSHDUP       Z10, K1, Z11
+	VMOVSHDUP       Z13, Z10
+	VPMULUDQ        Z2, Z13, Z13
 	VPMULUDQ        Z2, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z17
-	VPSRLQ          $0x20, Z11, Z16
-	VPBLENDMD       Z17, Z11, K1, Z17
-	VPBLENDMD       Z10, Z16, K1, Z16
-	VPXORD          Z19, Z16, Z16
-	VPXORD          Z14, Z16, Z16
-	VPXORD          Z18, Z12, Z12
-	VPXORD          Z15, Z12, Z12
+	VMOVUPS         Z13, Z16
+	VMOVSLDUP       Z10, K2, Z16
+	VMOVSHDUP       Z13, K1, Z10
+	VPTERNLOGD      $0x96, Z18, Z14, Z10
+	VPTERNLOGD      $0x96, Z17, Z15, Z11
 	VPADDD          Z3, Z14, Z14
 	VPADDD          Z4, Z15, Z15
-	VPSRLQ          $0x20, Z16, Z10
-	VPMULUDQ        Z1, Z16, Z11
+	VMOVSHDUP       Z10, Z13
 	VPMULUDQ        Z1, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z18
-	VPSRLQ          $0x20, Z11, Z16
-	VPBLENDMD       Z18, Z11, K1, Z18
-	VPBLENDMD       Z10, Z16, K1, Z16
-	VPSRLQ          $0x20, Z12, Z10
-	VPMULUDQ        Z2, Z12, Z11
+	VPMULUDQ        Z1, Z13, Z13
+	VMOVUPS         Z10, Z17
+	VMOVSLDUP       Z13, K2, Z17
+	VMOVSHDUP       Z10, K1, Z13
+	VMOVSHDUP       Z11, Z10
+	VPMULUDQ        Z2, Z11, Z11
 	VPMULUDQ        Z2, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z19
-	VPSRLQ          $0x20, Z11, Z12
-	VPBLENDMD       Z19, Z11, K1, Z19
-	VPBLENDMD       Z10, Z12, K1, Z12
-	VPXORD          Z17, Z12, Z12
-	VPXORD          Z14, Z12, Z12
-	VPXORD          Z13, Z16, Z16
-	VPXORD          Z15, Z16, Z16
+	VMOVUPS         Z11, Z18
+	VMOVSLDUP       Z10, K2, Z18
+	VMOVSHDUP       Z11, K1, Z10
+	VPTERNLOGD      $0x96, Z16, Z14, Z10
+	VPTERNLOGD      $0x96, Z12, Z15, Z13
 	VPADDD          Z3, Z14, Z14
 	VPADDD          Z4, Z15, Z15
-	VPSRLQ          $0x20, Z12, Z10
-	VPMULUDQ        Z1, Z12, Z11
+	VMOVSHDUP       Z10, Z11
 	VPMULUDQ        Z1, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z13
-	VPSRLQ          $0x20, Z11, Z12
-	VPBLENDMD       Z13, Z11, K1, Z13
-	VPBLENDMD       Z10, Z12, K1, Z12
-	VPSRLQ          $0x20, Z16, Z10
-	VPMULUDQ        Z2, Z16, Z11
+	VPMULUDQ        Z1, Z11, Z11
+	VMOVUPS         Z10, Z12
+	VMOVSLDUP       Z11, K2, Z12
+	VMOVSHDUP       Z10, K1, Z11
+	VMOVSHDUP       Z13, Z10
+	VPMULUDQ        Z2, Z13, Z13
 	VPMULUDQ        Z2, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z17
-	VPSRLQ          $0x20, Z11, Z16
-	VPBLENDMD       Z17, Z11, K1, Z17
-	VPBLENDMD       Z10, Z16, K1, Z16
-	VPXORD          Z19, Z16, Z16
-	VPXORD          Z14, Z16, Z16
-	VPXORD          Z18, Z12, Z12
-	VPXORD          Z15, Z12, Z12
+	VMOVUPS         Z13, Z16
+	VMOVSLDUP       Z10, K2, Z16
+	VMOVSHDUP       Z13, K1, Z10
+	VPTERNLOGD      $0x96, Z18, Z14, Z10
+	VPTERNLOGD      $0x96, Z17, Z15, Z11
 	VPADDD          Z3, Z14, Z14
 	VPADDD          Z4, Z15, Z15
-	VPSRLQ          $0x20, Z16, Z10
-	VPMULUDQ        Z1, Z16, Z11
+	VMOVSHDUP       Z10, Z13
 	VPMULUDQ        Z1, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z18
-	VPSRLQ          $0x20, Z11, Z16
-	VPBLENDMD       Z18, Z11, K1, Z18
-	VPBLENDMD       Z10, Z16, K1, Z16
-	VPSRLQ          $0x20, Z12, Z10
-	VPMULUDQ        Z2, Z12, Z11
+	VPMULUDQ        Z1, Z13, Z13
+	VMOVUPS         Z10, Z17
+	VMOVSLDUP       Z13, K2, Z17
+	VMOVSHDUP       Z10, K1, Z13
+	VMOVSHDUP       Z11, Z10
+	VPMULUDQ        Z2, Z11, Z11
 	VPMULUDQ        Z2, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z19
-	VPSRLQ          $0x20, Z11, Z12
-	VPBLENDMD       Z19, Z11, K1, Z19
-	VPBLENDMD       Z10, Z12, K1, Z12
-	VPXORD          Z17, Z12, Z12
-	VPXORD          Z14, Z12, Z12
-	VPXORD          Z13, Z16, Z16
-	VPXORD          Z15, Z16, Z16
+	VMOVUPS         Z11, Z18
+	VMOVSLDUP       Z10, K2, Z18
+	VMOVSHDUP       Z11, K1, Z10
+	VPTERNLOGD      $0x96, Z16, Z14, Z10
+	VPTERNLOGD      $0x96, Z12, Z15, Z13
 	VPADDD          Z3, Z14, Z14
 	VPADDD          Z4, Z15, Z15
-	VPSRLQ          $0x20, Z12, Z10
-	VPMULUDQ        Z1, Z12, Z11
+	VMOVSHDUP       Z10, Z11
 	VPMULUDQ        Z1, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z13
-	VPSRLQ          $0x20, Z11, Z12
-	VPBLENDMD       Z13, Z11, K1, Z13
-	VPBLENDMD       Z10, Z12, K1, Z12
-	VPSRLQ          $0x20, Z16, Z10
-	VPMULUDQ        Z2, Z16, Z11
+	VPMULUDQ        Z1, Z11, Z11
+	VMOVUPS         Z10, Z12
+	VMOVSLDUP       Z11, K2, Z12
+	VMOVSHDUP       Z10, K1, Z11
+	VMOVSHDUP       Z13, Z10
+	VPMULUDQ        Z2, Z13, Z13
 	VPMULUDQ        Z2, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z17
-	VPSRLQ          $0x20, Z11, Z16
-	VPBLENDMD       Z17, Z11, K1, Z17
-	VPBLENDMD       Z10, Z16, K1, Z16
-	VPXORD          Z19, Z16, Z16
-	VPXORD          Z14, Z16, Z16
-	VPXORD          Z18, Z12, Z12
-	VPXORD          Z15, Z12, Z12
+	VMOVUPS         Z13, Z16
+	VMOVSLDUP       Z10, K2, Z16
+	VMOVSHDUP       Z13, K1, Z10
+	VPTERNLOGD      $0x96, Z18, Z14, Z10
+	VPTERNLOGD      $0x96, Z17, Z15, Z11
 	VPADDD          Z3, Z14, Z14
 	VPADDD          Z4, Z15, Z15
-	VPSRLQ          $0x20, Z16, Z10
-	VPMULUDQ        Z1, Z16, Z11
+	VMOVSHDUP       Z10, Z13
 	VPMULUDQ        Z1, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z18
-	VPSRLQ          $0x20, Z11, Z16
-	VPBLENDMD       Z18, Z11, K1, Z18
-	VPBLENDMD       Z10, Z16, K1, Z16
-	VPSRLQ          $0x20, Z12, Z10
-	VPMULUDQ        Z2, Z12, Z11
+	VPMULUDQ        Z1, Z13, Z13
+	VMOVUPS         Z10, Z17
+	VMOVSLDUP       Z13, K2, Z17
+	VMOVSHDUP       Z10, K1, Z13
+	VMOVSHDUP       Z11, Z10
+	VPMULUDQ        Z2, Z11, Z11
 	VPMULUDQ        Z2, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z19
-	VPSRLQ          $0x20, Z11, Z12
-	VPBLENDMD       Z19, Z11, K1, Z19
-	VPBLENDMD       Z10, Z12, K1, Z12
-	VPXORD          Z17, Z12, Z12
-	VPXORD          Z14, Z12, Z12
-	VPXORD          Z13, Z16, Z16
-	VPXORD          Z15, Z16, Z16
+	VMOVUPS         Z11, Z18
+	VMOVSLDUP       Z10, K2, Z18
+	VMOVSHDUP       Z11, K1, Z10
+	VPTERNLOGD      $0x96, Z16, Z14, Z10
+	VPTERNLOGD      $0x96, Z12, Z15, Z13
 	VPADDD          Z3, Z14, Z14
 	VPADDD          Z4, Z15, Z15
-	VPSRLQ          $0x20, Z12, Z10
-	VPMULUDQ        Z1, Z12, Z11
+	VMOVSHDUP       Z10, Z11
 	VPMULUDQ        Z1, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z13
-	VPSRLQ          $0x20, Z11, Z12
-	VPBLENDMD       Z13, Z11, K1, Z13
-	VPBLENDMD       Z10, Z12, K1, Z12
-	VPSRLQ          $0x20, Z16, Z10
-	VPMULUDQ        Z2, Z16, Z11
+	VPMULUDQ        Z1, Z11, Z11
+	VMOVUPS         Z10, Z12
+	VMOVSLDUP       Z11, K2, Z12
+	VMOVSHDUP       Z10, K1, Z11
+	VMOVSHDUP       Z13, Z10
+	VPMULUDQ        Z2, Z13, Z13
 	VPMULUDQ        Z2, Z10, Z10
-	VPSLLQ          $0x20, Z10, Z17
-	VPSRLQ          $0x20, Z11, Z16
-	VPBLENDMD       Z17, Z11, K1, Z17
-	VPBLENDMD       Z10, Z16, K1, Z16
-	VPXORD          Z19, Z16, Z16
-	VPXORD          Z14, Z16, Z16
-	VPXORD          Z18, Z12, Z12
-	VPXORD          Z15, Z12, Z12
+	VMOVUPS         Z13, Z16
+	VMOVSLDUP       Z10, K2, Z16
+	VMOVSHDUP       Z13, K1, Z10
+	VPTERNLOGD      $0x96, Z18, Z14, Z10
+	VPTERNLOGD      $0x96, Z17, Z15, Z11
 	VPADDD          Z5, Z0, Z0
-	VPUNPCKLDQ      Z17, Z16, Z10
-	VPUNPCKLDQ      Z13, Z12, Z11
-	VPUNPCKHDQ      Z17, Z16, Z14
-	VPUNPCKHDQ      Z13, Z12, Z12
-	VPUNPCKLQDQ     Z11, Z10, Z13
-	VPUNPCKHQDQ     Z11, Z10, Z15
-	VPUNPCKLQDQ     Z12, Z14, Z16
-	VPUNPCKHQDQ     Z12, Z14, Z12
-	VSHUFI32X4      $0x44, Z15, Z13, Z10
-	VSHUFI32X4      $0x44, Z12, Z16, Z11
-	VSHUFI32X4      $0xee, Z15, Z13, Z14
-	VSHUFI32X4      $0xee, Z12, Z16, Z12
-	VSHUFI32X4      $0x88, Z11, Z10, Z13
+	VPUNPCKLDQ      Z16, Z10, Z13
+	VPUNPCKLDQ      Z12, Z11, Z14
+	VPUNPCKHDQ      Z16, Z10, Z10
+	VPUNPCKHDQ      Z12, Z11, Z11
+	VPUNPCKLQDQ     Z14, Z13, Z12
+	VPUNPCKHQDQ     Z14, Z13, Z15
+	VPUNPCKLQDQ     Z11, Z10, Z16
+	VPUNPCKHQDQ     Z11, Z10, Z11
+	VSHUFI32X4      $0x44, Z15, Z12, Z13
+	VSHUFI32X4      $0x44, Z11, Z16, Z14
+	VSHUFI32X4      $0xee, Z15, Z12, Z10
+	VSHUFI32X4      $0xee, Z11, Z16, Z11
+	VSHUFI32X4      $0x88, Z14, Z13, Z12
+	VSHUFI32X4      $0xdd, Z14, Z13, Z13
+	VSHUFI32X4      $0x88, Z11, Z10, Z14
 	VSHUFI32X4      $0xdd, Z11, Z10, Z10
-	VSHUFI32X4      $0x88, Z12, Z14, Z11
-	VSHUFI32X4      $0xdd, Z12, Z14, Z12
-	VMOVD           R10, X14
-	VPBROADCASTD    X14, Z17
-	VMULPS          (CX), Z17, Z17
-	VBROADCASTSS    (BX), Z14
-	VMINPS          Z14, Z17, Z17
-	VBROADCASTSS    4(BX), Z15
-	VMAXPS          Z15, Z17, Z17
-	VADDPS          Z14, Z17, Z17
-	VBROADCASTSS    8(BX), Z15
-	VMULPS          Z15, Z17, Z17
-	VCVTTPS2DQ      Z17, Z14
-	VBROADCASTI32X4 (SI), Z15
-	VPSHUFB         Z14, Z15, Z15
-	VBROADCASTI32X4 16(SI), Z16
-	VPSHUFB         Z14, Z16, Z16
-	VPCMPGTD        Z6, Z14, K2
-	VPBLENDMD       Z16, Z15, K2, Z14
-	VPANDD          Z7, Z14, Z14
-	VBROADCASTI32X4 (DI), Z15
-	VPSHUFB         Z14, Z15, Z15
-	VPANDD          Z7, Z15, Z15
-	VCVTDQ2PS       Z15, Z15
-	VBROADCASTI32X4 (R8), Z16
-	VPSHUFB         Z14, Z16, Z16
-	VPANDD          Z7, Z16, Z16
-	VCVTDQ2PS       Z16, Z16
-	VSUBPS          Z15, Z16, Z16
-	VSUBPS          Z15, Z17, Z17
-	VPSRLD          $0x08, Z13, Z13
-	VCVTDQ2PS       Z13, Z13
-	VMULPS          Z8, Z13, Z13
-	VMULPS          Z16, Z13, Z13
-	VCMPPS          $0x01, Z17, Z13, K2
-	VPADDD          Z9, Z14, K2, Z14
-	VMOVD           R10, X13
-	VPBROADCASTD    X13, Z17
-	VMULPS          64(CX), Z17, Z17
-	VBROADCASTSS    (BX), Z13
-	VMINPS          Z13, Z17, Z17
-	VBROADCASTSS    4(BX), Z15
-	VMAXPS          Z15, Z17, Z17
-	VADDPS          Z13, Z17, Z17
-	VBROADCASTSS    8(BX), Z15
-	VMULPS          Z15, Z17, Z17
-	VCVTTPS2DQ      Z17, Z13
-	VBROADCASTI32X4 (SI), Z15
-	VPSHUFB         Z13, Z15, Z15
-	VBROADCASTI32X4 16(SI), Z16
-	VPSHUFB         Z13, Z16, Z16
-	VPCMPGTD        Z6, Z13, K2
-	VPBLENDMD       Z16, Z15, K2, Z13
-	VPANDD          Z7, Z13, Z13
-	VBROADCASTI32X4 (DI), Z15
-	VPSHUFB         Z13, Z15, Z15
-	VPANDD          Z7, Z15, Z15
-	VCVTDQ2PS       Z15, Z15
-	VBROADCASTI32X4 (R8), Z16
-	VPSHUFB         Z13, Z16, Z16
-	VPANDD          Z7, Z16, Z16
-	VCVTDQ2PS       Z16, Z16
-	VSUBPS          Z15, Z16, Z16
-	VSUBPS          Z15, Z17, Z17
-	VPSRLD          $0x08, Z10, Z10
-	VCVTDQ2PS       Z10, Z10
-	VMULPS          Z8, Z10, Z10
-	VMULPS          Z16, Z10, Z10
-	VCMPPS          $0x01, Z17, Z10, K2
-	VPADDD          Z9, Z13, K2, Z13
-	VMOVD           R10, X10
-	VPBROADCASTD    X10, Z17
-	VMULPS          128(CX), Z17, Z17
-	VBROADCASTSS    (BX), Z10
-	VMINPS          Z10, Z17, Z17
-	VBROADCASTSS    4(BX), Z15
-	VMAXPS          Z15, Z17, Z17
-	VADDPS          Z10, Z17, Z17
-	VBROADCASTSS    8(BX), Z15
-	VMULPS          Z15, Z17, Z17
-	VCVTTPS2DQ      Z17, Z10
-	VBROADCASTI32X4 (SI), Z15
-	VPSHUFB         Z10, Z15, Z15
-	VBROADCASTI32X4 16(SI), Z16
-	VPSHUFB         Z10, Z16, Z16
-	VPCMPGTD        Z6, Z10, K2
-	VPBLENDMD       Z16, Z15, K2, Z10
-	VPANDD          Z7, Z10, Z10
-	VBROADCASTI32X4 (DI), Z15
-	VPSHUFB         Z10, Z15, Z15
-	VPANDD          Z7, Z15, Z15
-	VCVTDQ2PS       Z15, Z15
-	VBROADCASTI32X4 (R8), Z16
-	VPSHUFB         Z10, Z16, Z16
-	VPANDD          Z7, Z16, Z16
-	VCVTDQ2PS       Z16, Z16
-	VSUBPS          Z15, Z16, Z16
-	VSUBPS          Z15, Z17, Z17
-	VPSRLD          $0x08, Z11, Z11
-	VCVTDQ2PS       Z11, Z11
-	VMULPS          Z8, Z11, Z11
-	VMULPS          Z16, Z11, Z11
-	VCMPPS          $0x01, Z17, Z11, K2
-	VPADDD          Z9, Z10, K2, Z10
 	VMOVD           R10, X11
 	VPBROADCASTD    X11, Z17
-	VMULPS          192(CX), Z17, Z17
+	VMULPS          (CX), Z17, Z17
 	VBROADCASTSS    (BX), Z11
 	VMINPS          Z11, Z17, Z17
 	VBROADCASTSS    4(BX), Z15
@@ -6214,8 +5995,8 @@ loop:
 	VPSHUFB         Z11, Z15, Z15
 	VBROADCASTI32X4 16(SI), Z16
 	VPSHUFB         Z11, Z16, Z16
-	VPCMPGTD        Z6, Z11, K2
-	VPBLENDMD       Z16, Z15, K2, Z11
+	VPCMPGTD        Z6, Z11, K3
+	VPBLENDMD       Z16, Z15, K3, Z11
 	VPANDD          Z7, Z11, Z11
 	VBROADCASTI32X4 (DI), Z15
 	VPSHUFB         Z11, Z15, Z15
@@ -6231,20 +6012,122 @@ loop:
 	VCVTDQ2PS       Z12, Z12
 	VMULPS          Z8, Z12, Z12
 	VMULPS          Z16, Z12, Z12
-	VCMPPS          $0x01, Z17, Z12, K2
-	VPADDD          Z9, Z11, K2, Z11
-	VPSRLQ          $0x1c, Z14, Z12
-	VPORD           Z12, Z14, Z14
-	VPMOVQB         Z14, (AX)
-	VPSRLQ          $0x1c, Z13, Z12
-	VPORD           Z12, Z13, Z13
-	VPMOVQB         Z13, 8(AX)
-	VPSRLQ          $0x1c, Z10, Z12
-	VPORD           Z12, Z10, Z10
-	VPMOVQB         Z10, 16(AX)
+	VCMPPS          $0x01, Z17, Z12, K3
+	VPADDD          Z9, Z11, K3, Z11
+	VMOVD           R10, X12
+	VPBROADCASTD    X12, Z17
+	VMULPS          64(CX), Z17, Z17
+	VBROADCASTSS    (BX), Z12
+	VMINPS          Z12, Z17, Z17
+	VBROADCASTSS    4(BX), Z15
+	VMAXPS          Z15, Z17, Z17
+	VADDPS          Z12, Z17, Z17
+	VBROADCASTSS    8(BX), Z15
+	VMULPS          Z15, Z17, Z17
+	VCVTTPS2DQ      Z17, Z12
+	VBROADCASTI32X4 (SI), Z15
+	VPSHUFB         Z12, Z15, Z15
+	VBROADCASTI32X4 16(SI), Z16
+	VPSHUFB         Z12, Z16, Z16
+	VPCMPGTD        Z6, Z12, K3
+	VPBLENDMD       Z16, Z15, K3, Z12
+	VPANDD          Z7, Z12, Z12
+	VBROADCASTI32X4 (DI), Z15
+	VPSHUFB         Z12, Z15, Z15
+	VPANDD          Z7, Z15, Z15
+	VCVTDQ2PS       Z15, Z15
+	VBROADCASTI32X4 (R8), Z16
+	VPSHUFB         Z12, Z16, Z16
+	VPANDD          Z7, Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VSUBPS          Z15, Z16, Z16
+	VSUBPS          Z15, Z17, Z17
+	VPSRLD          $0x08, Z13, Z13
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z8, Z13, Z13
+	VMULPS          Z16, Z13, Z13
+	VCMPPS          $0x01, Z17, Z13, K3
+	VPADDD          Z9, Z12, K3, Z12
+	VMOVD           R10, X13
+	VPBROADCASTD    X13, Z17
+	VMULPS          128(CX), Z17, Z17
+	VBROADCASTSS    (BX), Z13
+	VMINPS          Z13, Z17, Z17
+	VBROADCASTSS    4(BX), Z15
+	VMAXPS          Z15, Z17, Z17
+	VADDPS          Z13, Z17, Z17
+	VBROADCASTSS    8(BX), Z15
+	VMULPS          Z15, Z17, Z17
+	VCVTTPS2DQ      Z17, Z13
+	VBROADCASTI32X4 (SI), Z15
+	VPSHUFB         Z13, Z15, Z15
+	VBROADCASTI32X4 16(SI), Z16
+	VPSHUFB         Z13, Z16, Z16
+	VPCMPGTD        Z6, Z13, K3
+	VPBLENDMD       Z16, Z15, K3, Z13
+	VPANDD          Z7, Z13, Z13
+	VBROADCASTI32X4 (DI), Z15
+	VPSHUFB         Z13, Z15, Z15
+	VPANDD          Z7, Z15, Z15
+	VCVTDQ2PS       Z15, Z15
+	VBROADCASTI32X4 (R8), Z16
+	VPSHUFB         Z13, Z16, Z16
+	VPANDD          Z7, Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VSUBPS          Z15, Z16, Z16
+	VSUBPS          Z15, Z17, Z17
+	VPSRLD          $0x08, Z14, Z14
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z8, Z14, Z14
+	VMULPS          Z16, Z14, Z14
+	VCMPPS          $0x01, Z17, Z14, K3
+	VPADDD          Z9, Z13, K3, Z13
+	VMOVD           R10, X14
+	VPBROADCASTD    X14, Z17
+	VMULPS          192(CX), Z17, Z17
+	VBROADCASTSS    (BX), Z14
+	VMINPS          Z14, Z17, Z17
+	VBROADCASTSS    4(BX), Z15
+	VMAXPS          Z15, Z17, Z17
+	VADDPS          Z14, Z17, Z17
+	VBROADCASTSS    8(BX), Z15
+	VMULPS          Z15, Z17, Z17
+	VCVTTPS2DQ      Z17, Z14
+	VBROADCASTI32X4 (SI), Z15
+	VPSHUFB         Z14, Z15, Z15
+	VBROADCASTI32X4 16(SI), Z16
+	VPSHUFB         Z14, Z16, Z16
+	VPCMPGTD        Z6, Z14, K3
+	VPBLENDMD       Z16, Z15, K3, Z14
+	VPANDD          Z7, Z14, Z14
+	VBROADCASTI32X4 (DI), Z15
+	VPSHUFB         Z14, Z15, Z15
+	VPANDD          Z7, Z15, Z15
+	VCVTDQ2PS       Z15, Z15
+	VBROADCASTI32X4 (R8), Z16
+	VPSHUFB         Z14, Z16, Z16
+	VPANDD          Z7, Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VSUBPS          Z15, Z16, Z16
+	VSUBPS          Z15, Z17, Z17
+	VPSRLD          $0x08, Z10, Z10
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z8, Z10, Z10
+	VMULPS          Z16, Z10, Z10
+	VCMPPS          $0x01, Z17, Z10, K3
+	VPADDD          Z9, Z14, K3, Z14
 	VPSRLQ          $0x1c, Z11, Z10
 	VPORD           Z10, Z11, Z11
-	VPMOVQB         Z11, 24(AX)
+	VPMOVQB         Z11, (AX)
+	VPSRLQ          $0x1c, Z12, Z10
+	VPORD           Z10, Z12, Z12
+	VPMOVQB         Z12, 8(AX)
+	VPSRLQ          $0x1c, Z13, Z10
+	VPORD           Z10, Z13, Z13
+	VPMOVQB         Z13, 16(AX)
+	VPSRLQ          $0x1c, Z14, Z10
+	VPORD           Z10, Z14, Z14
+	VPMOVQB         Z14, 24(AX)
 	ADDQ            $0x00000100, CX
 	ADDQ            $0x00000020, AX
 	ADDQ            $0x00000040, R11

@@ -54,7 +54,7 @@ func roundTableGo(dst []byte, src []float32, scale float32, k *Table, r *Philox,
 }
 
 func (k *Table) index(y float32, r uint32) uint8 {
-	p := float32(max(min(y, k.t), -k.t)+k.t) * k.unit
+	p := float32(float32(max(min(y, k.t), -k.t)+k.t) * k.unit) // the conversion forbids a fused p-lo
 	i := k.below[int(p)&31]
 	lo, hi := float32(k.value[i]), float32(k.next[i])
 	if float32(float32(r>>8)*0x1p-24)*(hi-lo) < p-lo {

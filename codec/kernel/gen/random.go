@@ -17,7 +17,8 @@ type generator struct {
 	m0, m1 operand.Op
 	w0, w1 operand.Op
 	step   operand.Op
-	odd    reg.Register // AVX-512: the mask of the odd lanes
+	// AVX-512: the masks of the even and the odd lanes.
+	even, odd reg.Register
 }
 
 var y = isa{}
@@ -31,10 +32,12 @@ func (v isa) newGenerator(state reg.Register) *generator {
 	VPBROADCASTD(at(state, 8), g.base)
 	VPADDD(counterStep, g.base, g.base)
 	if v.wide {
-		gp, k := GP32(), K()
-		MOVL(operand.U32(0xaaaa), gp)
-		KMOVW(gp, k)
-		g.odd = k
+		even, odd := K(), K()
+		gp := GP32()
+		MOVL(operand.U32(0x5555), gp)
+		KMOVW(gp, even)
+		KNOTW(even, odd)
+		g.even, g.odd = even, odd
 	}
 	return g
 }
@@ -62,10 +65,8 @@ func (g *generator) next() [4]reg.VecVirtual {
 		}
 		hi0, lo0 := g.mul32(c[0], g.m0)
 		hi1, lo1 := g.mul32(c[2], g.m1)
-		v.xor(c[1], hi1, hi1)
-		v.xor(k0, hi1, hi1)
-		v.xor(c[3], hi0, hi0)
-		v.xor(k1, hi0, hi0)
+		v.xor3(c[1], k0, hi1)
+		v.xor3(c[3], k1, hi0)
 		c = [4]reg.VecVirtual{hi1, lo1, hi0, lo0}
 	}
 	VPADDD(g.step, g.base, g.base)
@@ -103,23 +104,36 @@ func (g *generator) next() [4]reg.VecVirtual {
 	return out
 }
 
-// mul32 multiplies every lane by a constant.
+// xor3 xors a and b into d.
+func (v isa) xor3(a, b, d reg.VecVirtual) {
+	if v.wide {
+		VPTERNLOGD(operand.U8(0x96), a, b, d)
+		return
+	}
+	VPXOR(a, d, d)
+	VPXOR(b, d, d)
+}
+
+// mul32 multiplies every lane by a constant. Moving odd lanes to even ones by
+// shuffles instead of shifts leaves the multiplier's ports to it.
 func (g *generator) mul32(c reg.VecVirtual, m operand.Op) (hi, lo reg.VecVirtual) {
 	v := g.v
 	even, odd := v.reg(), v.reg()
-	hi, lo = v.reg(), v.reg()
-	VPSRLQ(operand.U8(32), c, odd)
+	lo = v.reg()
+	VMOVSHDUP(c, odd)
 	VPMULUDQ(m, c, even)
 	VPMULUDQ(m, odd, odd)
-	VPSLLQ(operand.U8(32), odd, lo)
-	VPSRLQ(operand.U8(32), even, hi)
 	if v.wide {
-		VPBLENDMD(lo, even, g.odd, lo)
-		VPBLENDMD(odd, hi, g.odd, hi)
-	} else {
-		VPBLENDD(operand.U8(0xaa), lo, even, lo)
-		VPBLENDD(operand.U8(0xaa), odd, hi, hi)
+		VMOVUPS(even, lo)
+		VMOVSLDUP(odd, g.odd, lo)
+		VMOVSHDUP(even, g.even, odd)
+		return odd, lo
 	}
+	hi = v.reg()
+	VMOVSLDUP(odd, lo)
+	VPBLENDD(operand.U8(0xaa), lo, even, lo)
+	VMOVSHDUP(even, hi)
+	VPBLENDD(operand.U8(0xaa), odd, hi, hi)
 	return hi, lo
 }
 
