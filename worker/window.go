@@ -22,7 +22,9 @@ type window struct {
 	ready []int       // packets that may go for the first time, in order
 	head  int         // of ready
 
-	timer rto
+	timer   rto
+	heard   int   // round trips since the timer's last sample
+	longest int64 // of them
 }
 
 // slotState is what a slot's newest packet is up to.
@@ -32,6 +34,11 @@ type slotState struct {
 	resent bool
 	first  int64 // when it was sent first and last
 	last   int64
+
+	// Of the newest packet with a result, if it was resent: its number and the
+	// time to its result; -1 if there is none or it taught the timer already.
+	doubtful    int
+	doubtfulRTT int64
 }
 
 // verdict is what a result is to the window.
@@ -52,7 +59,7 @@ func newWindow(m, base int, timer rto) *window {
 func (w *window) begin(total, stride int) {
 	w.total, w.stride, w.done = total, stride, 0
 	for i := range w.slots {
-		w.slots[i] = slotState{packet: -1}
+		w.slots[i] = slotState{packet: -1, doubtful: -1}
 	}
 	w.ready, w.head = w.ready[:0], 0
 	first := min(w.m, total)
@@ -66,7 +73,10 @@ func (w *window) begin(total, stride int) {
 }
 
 // end leaves the slots where the next job goes on.
-func (w *window) end() { w.shift = (w.shift + w.total) % (2 * w.m) }
+func (w *window) end() {
+	w.shift = (w.shift + w.total) % (2 * w.m)
+	w.learn()
+}
 
 // finished reports whether every packet has its result.
 func (w *window) finished() bool { return w.done == w.total }
@@ -93,7 +103,8 @@ func (w *window) next(now int64) (packet int, ok bool) {
 	if w.head++; w.head == len(w.ready) {
 		w.ready, w.head = w.ready[:0], 0
 	}
-	w.slots[w.cell(packet)] = slotState{packet: packet, flying: true, first: now, last: now}
+	s := &w.slots[w.cell(packet)]
+	s.packet, s.flying, s.resent, s.first, s.last = packet, true, false, now, now
 	return packet, true
 }
 
@@ -111,23 +122,22 @@ func (w *window) result(now int64, packet uint32, slot, set int) (v verdict, rtt
 	switch {
 	case s.packet < k:
 		return stale, -1
-	case s.packet > k:
-		return duplicate, -1
-	case !s.flying:
-		if s.resent {
-			// The switch answered a resend of a packet whose result was
-			// on its way: the timer was too short. See Eifel, RFC 3522.
-			w.timer.sample(now - s.first)
-			s.resent = false
+	case s.packet > k || !s.flying:
+		if s.doubtful == k {
+			// The switch answered a resend of a packet whose result was on
+			// its way: the timer was too short (the idea of Eifel, RFC 3522).
+			s.doubtful = -1
+			w.hear(s.doubtfulRTT)
 		}
 		return duplicate, -1
 	}
 	s.flying = false
 	w.done++
-	rtt = -1
-	if !s.resent { // else it is not known which sending the result answers (Karn)
-		rtt = max(now-s.first, 0)
-		w.timer.sample(rtt)
+	if s.resent { // it is not known which sending the result answers (Karn)
+		s.doubtful, s.doubtfulRTT, rtt = k, now-s.first, -1
+	} else {
+		s.doubtful, rtt = -1, max(now-s.first, 0)
+		w.hear(rtt)
 	}
 	w.timer.calm()
 	if w.stride > 0 {
@@ -137,6 +147,23 @@ func (w *window) result(now int64, packet uint32, slot, set int) (v verdict, rtt
 		w.offer(k + w.m)
 	}
 	return fresh, rtt
+}
+
+// hear takes a round trip. The timer learns the longest of as many as are in
+// flight together: one sample a round, as RFC 6298 means its gains. Results come in
+// bursts, and if each were a sample the variance would be that inside a burst.
+func (w *window) hear(rtt int64) {
+	w.longest = max(w.longest, rtt)
+	if w.heard++; w.heard >= w.m || !w.timer.sampled {
+		w.learn()
+	}
+}
+
+func (w *window) learn() {
+	if w.heard > 0 {
+		w.timer.sample(w.longest)
+	}
+	w.heard, w.longest = 0, 0
 }
 
 // offer puts a packet in the queue if the result that just came in was the

@@ -389,4 +389,52 @@ func TestSpuriousResendTeachesTheTimer(t *testing.T) {
 	if got := w.timer.timeout(); got < 50*ms {
 		t.Fatalf("timeout is %d ms after a spurious resend with a round trip of 50", got/ms)
 	}
+	// It teaches once, and also when the slot has gone on.
+	w = newWindow(1, 0, newRTO(10*time.Millisecond, 5*time.Millisecond, time.Second))
+	w.begin(2, 0)
+	w.next(0)
+	w.expired(10*ms, nil)
+	w.result(50*ms, 0, 0, 0)
+	w.next(50 * ms)
+	w.result(60*ms, 0, 0, 0)
+	if w.timer.srtt != 50*ms {
+		t.Fatalf("learned a round trip of %d ms, want 50", w.timer.srtt/ms)
+	}
+	w.result(90*ms, 0, 0, 0)
+	if w.timer.srtt != 50*ms || w.heard != 0 {
+		t.Fatal("learned twice from one packet")
+	}
+}
+
+// Results come in bursts: the timer learns the longest of a round, once.
+func TestTimerLearnsOnceARound(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	w := newWindow(4, 0, newRTO(10*time.Millisecond, time.Millisecond, time.Second))
+	now := int64(0)
+	w.begin(400, 0)
+	for round := range 100 {
+		var sent []int
+		for {
+			k, ok := w.next(now)
+			if !ok {
+				break
+			}
+			sent = append(sent, k)
+		}
+		rtt := 10 * ms
+		if round%2 == 1 {
+			rtt = 20 * ms // a slow round after each fast one
+		}
+		for i, k := range sent {
+			slot, set := w.place(k)
+			w.result(now+rtt-int64(i)*ms, uint32(k), slot, set)
+		}
+		now += rtt
+	}
+	if !w.finished() {
+		t.Fatal("not finished")
+	}
+	if got := w.timer.timeout(); got <= 20*ms || got > 60*ms {
+		t.Errorf("timeout %d ms for rounds of 10 and 20 ms", got/ms)
+	}
 }

@@ -44,9 +44,6 @@ func Join(ctx context.Context, cfg Config) (*Worker, error) {
 }
 
 func join(ctx context.Context, cfg Config) (w *Worker, err error) {
-	if err := cfg.setDefaults(); err != nil {
-		return nil, err
-	}
 	// A socket that was handed in is ours from now on.
 	var conns []*net.UDPConn
 	defer func() {
@@ -58,6 +55,9 @@ func join(ctx context.Context, cfg Config) (w *Worker, err error) {
 	}()
 	if cfg.Conn != nil {
 		conns = append(conns, cfg.Conn)
+	}
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
 	}
 	if cfg.MAC.IsZero() && (cfg.Controller != "" || cfg.Link != nil) {
 		if cfg.Link != nil || cfg.Conn != nil {
