@@ -131,12 +131,13 @@ func TestAbortOfSwitchMLMakesNew(t *testing.T) {
 // 10^5 rounds without a pause. One worker is slow: before it comes, the others
 // have sent everything twice. Nothing is lost, added twice or left behind.
 func TestManyRoundsWithOneSlowWorker(t *testing.T) {
-	for _, rule := range []Rule{SwitchML, Rounds} {
-		p := mustPool(t, Spec{Rule: rule, Workers: 3, Slots: 1, Elements: 2})
+	for _, s := range []Spec{{Rule: SwitchML}, {Rule: Rounds}, {Rule: Rounds, Order: Ranked, Policy: Saturate}} {
+		s.Workers, s.Slots, s.Elements = 3, 1, 2
+		p, rule := mustPool(t, s), s.Rule
 		out := make([]byte, 8)
 		var counts [NumOutcomes]int
 		for k := range uint32(100_000) {
-			for _, w := range []int{0, 1, 1, 0, 2, 2, 0} {
+			for _, w := range []int{1, 0, 1, 0, 2, 2, 0} {
 				v := encode([]int32{int32(k) + int32(w), -int32(k)})
 				o := p.Contribute(&Contribution{Set: int(k & 1), Worker: w, Round: k, Values: v}, 0, out)
 				counts[o]++
