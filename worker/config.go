@@ -15,7 +15,7 @@ const (
 	DefaultElements    = 256
 	DefaultOutstanding = 64
 	DefaultTimeout     = 10 * time.Millisecond
-	DefaultMinTimeout  = 5 * time.Millisecond
+	DefaultMinTimeout  = 10 * time.Millisecond
 	DefaultMaxTimeout  = 320 * time.Millisecond
 
 	// MaxWorkers is the number of workers that a SwitchML switch can tell apart.
@@ -91,8 +91,9 @@ type Config struct {
 
 	// Timeout is how long the first packets wait for their result before they
 	// are sent again; 0 means 10 ms. From then on the round trips measured
-	// decide, within MinTimeout (0: 5 ms) and MaxTimeout (0: 320 ms). While
-	// nothing at all comes in, the timeout doubles up to MaxTimeout.
+	// decide, within MinTimeout (0: 10 ms) and MaxTimeout (0: 320 ms). While
+	// nothing at all comes in, the timeout doubles up to MaxTimeout. A packet that
+	// is overtaken by the results of later ones does not wait for it.
 	Timeout, MinTimeout, MaxTimeout time.Duration
 
 	// NonFinite is the policy for floats that cannot be carried.

@@ -47,6 +47,10 @@
 //     result once more, to this worker alone; the worker has it and ignores it;
 //   - it cannot reach the switch after this worker's next packet on the slot.
 //
+// A packet is sent again when the results of packets sent well after it have come,
+// or when its timer runs out, which follows the measured round trips and doubles
+// while nothing comes in (RFC 6298, one sample a round).
+//
 // A network that reorders one worker's frames breaks SwitchML, for every client.
 //
 // # Float32

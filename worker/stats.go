@@ -12,9 +12,11 @@ type Stats struct {
 	// exponent batch included. Each packet is counted once here.
 	Elements int    `json:"elements"`
 	Packets  uint64 `json:"packets"`
-	// Resent is the number of packets sent again; Timeouts how often a timer
-	// expired (each for one or more packets).
+	// Resent is the number of packets sent again; Early those of them that did
+	// not wait for the timer, because later packets had their result; Timeouts is
+	// how often the timer expired (each time for one or more packets).
 	Resent   uint64 `json:"resent"`
+	Early    uint64 `json:"resent_early"`
 	Timeouts uint64 `json:"timeouts"`
 	// Received is the number of results taken: Packets, once the job is done.
 	Received uint64 `json:"received"`
@@ -65,7 +67,8 @@ func latencyOf(h *hdrhistogram.Histogram) Latency {
 
 // counts are a thread's counters of one job.
 type counts struct {
-	packets, resent, timeouts, received  uint64
+	packets, resent, early, timeouts     uint64
+	received                             uint64
 	duplicates, stale, foreign, sockErrs uint64
 	saturated                            uint64
 }
@@ -73,6 +76,7 @@ type counts struct {
 func (s *Stats) add(c *counts) {
 	s.Packets += c.packets
 	s.Resent += c.resent
+	s.Early += c.early
 	s.Timeouts += c.timeouts
 	s.Received += c.received
 	s.Duplicates += c.duplicates

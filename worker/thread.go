@@ -89,17 +89,8 @@ func (t *thread) run(job uint8, total, stride int, p payload) error {
 		if n == burst {
 			continue // more may be waiting: hear all results before any resend
 		}
-		if t.again = w.expired(now, t.again[:0]); len(t.again) > 0 {
-			t.counts.timeouts++
-			t.counts.resent += uint64(len(t.again))
-			for _, k := range t.again {
-				if err := t.put(t.frames[w.cell(k)]); err != nil {
-					return err
-				}
-			}
-			if err := t.flush(); err != nil {
-				return err
-			}
+		if err := t.sendAgain(now); err != nil {
+			return err
 		}
 	}
 	w.end()
@@ -129,6 +120,25 @@ func (t *thread) sendReady(job uint8, p payload) error {
 			return err
 		}
 	}
+}
+
+// sendAgain sends every packet whose result is overdue.
+func (t *thread) sendAgain(now int64) error {
+	var early int
+	if t.again, early = t.win.expired(now, t.again[:0]); len(t.again) == 0 {
+		return nil
+	}
+	if len(t.again) > early {
+		t.counts.timeouts++
+	}
+	t.counts.resent += uint64(len(t.again))
+	t.counts.early += uint64(early)
+	for _, k := range t.again {
+		if err := t.put(t.frames[t.win.cell(k)]); err != nil {
+			return err
+		}
+	}
+	return t.flush()
 }
 
 func (t *thread) put(frame []byte) error {

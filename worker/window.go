@@ -1,7 +1,5 @@
 package worker
 
-import "time"
-
 // window decides which packet of a job slice goes when, and which results
 // count. It has no clock and no socket: times come in, as nanoseconds of any
 // monotonic clock, and packet numbers come out.
@@ -25,6 +23,10 @@ type window struct {
 	timer   rto
 	heard   int   // round trips since the timer's last sample
 	longest int64 // of them
+
+	sent   uint64 // sendings, first ones and resends
+	passed uint64 // the latest sending that is known to have been answered
+	gap    uint64 // how many sendings later an answer must be to call a packet lost
 }
 
 // slotState is what a slot's newest packet is up to.
@@ -34,6 +36,8 @@ type slotState struct {
 	resent bool
 	first  int64 // when it was sent first and last
 	last   int64
+
+	firstSending, lastSending uint64 // the same as numbers of window.sent
 
 	// Of the newest packet with a result, if it was resent: its number and the
 	// time to its result; -1 if there is none or it taught the timer already.
@@ -51,7 +55,7 @@ const (
 )
 
 func newWindow(m, base int, timer rto) *window {
-	return &window{m: m, base: base, slots: make([]slotState, m), ready: make([]int, 0, 2*m), timer: timer}
+	return &window{m: m, base: base, slots: make([]slotState, m), ready: make([]int, 0, 2*m), timer: timer, gap: uint64(max(3, m/4))}
 }
 
 // begin starts a job of total packets. With stride > 0 packet k also waits for
@@ -105,6 +109,8 @@ func (w *window) next(now int64) (packet int, ok bool) {
 	}
 	s := &w.slots[w.cell(packet)]
 	s.packet, s.flying, s.resent, s.first, s.last = packet, true, false, now, now
+	w.sent++
+	s.firstSending, s.lastSending = w.sent, w.sent
 	return packet, true
 }
 
@@ -133,6 +139,8 @@ func (w *window) result(now int64, packet uint32, slot, set int) (v verdict, rtt
 	}
 	s.flying = false
 	w.done++
+	// Of a resent packet the first sending may be what was answered.
+	w.passed = max(w.passed, s.firstSending)
 	if s.resent { // it is not known which sending the result answers (Karn)
 		s.doubtful, s.doubtfulRTT, rtt = k, now-s.first, -1
 	} else {
@@ -188,22 +196,37 @@ func (w *window) has(k int) bool {
 	return s.packet > k || s.packet == k && !s.flying
 }
 
-// expired appends to out the packets that are to be sent again now, counts them
-// as sent at now, and makes the timer more patient.
-func (w *window) expired(now int64, out []int) []int {
+// expired appends to out the packets that are to be sent again now and counts
+// them as sent at now. Early of them, because packets that were sent gap or more
+// sendings later have their result: all workers send in nearly one order, and the
+// path keeps each one's, so somebody's frame of this packet is lost. (In TCP this is
+// forward acknowledgement.) Such resends are driven by results that come in, so they
+// never add to what a network carries that delivers nothing. The others
+// waited for the timer, which becomes more patient.
+func (w *window) expired(now int64, out []int) (again []int, early int) {
 	limit := w.timer.timeout()
-	n := len(out)
+	late := false
 	for i := range w.slots {
 		s := &w.slots[i]
-		if s.flying && now-s.last >= limit {
-			s.last, s.resent = now, true
-			out = append(out, s.packet)
+		if !s.flying {
+			continue
 		}
+		switch {
+		case w.passed >= s.lastSending+w.gap:
+			early++
+		case now-s.last >= limit:
+			late = true
+		default:
+			continue
+		}
+		w.sent++
+		s.last, s.lastSending, s.resent = now, w.sent, true
+		out = append(out, s.packet)
 	}
-	if len(out) > n {
+	if late {
 		w.timer.expire(now)
 	}
-	return out
+	return out, early
 }
 
 // deadline is when a packet expires next; ok is false when none is in flight.
@@ -225,68 +248,3 @@ func (w *window) oldest() (packet int, ok bool) {
 	}
 	return packet, ok
 }
-
-// rto is the retransmission timer: RFC 6298's estimate of the round trip within
-// [min, max], doubled while nothing comes in.
-//
-// The estimate holds the wait for the slowest worker, since the switch answers
-// when the last has come. It starts over for nothing: jobs of one session
-// resemble each other.
-type rto struct {
-	min, max     int64
-	initial      int64 // until the first sample
-	srtt, rttvar int64
-	sampled      bool
-	backoff      uint
-	lastExpire   int64
-	expiredOnce  bool
-}
-
-func newRTO(initial, lo, hi time.Duration) rto {
-	return rto{initial: int64(initial), min: int64(lo), max: int64(hi)}
-}
-
-// timeout is how long a packet waits before it is sent again, in nanoseconds.
-func (r *rto) timeout() int64 {
-	t := r.initial
-	if r.sampled {
-		t = r.srtt + 4*r.rttvar
-	}
-	t = max(t, r.min)
-	for i := uint(0); i < r.backoff && t < r.max; i++ {
-		t *= 2
-	}
-	return min(t, r.max)
-}
-
-// sample takes a measured round trip.
-func (r *rto) sample(rtt int64) {
-	rtt = max(rtt, 0)
-	if !r.sampled {
-		r.srtt, r.rttvar, r.sampled = rtt, rtt/2, true
-		return
-	}
-	r.rttvar = (3*r.rttvar + abs(r.srtt-rtt)) / 4
-	r.srtt = (7*r.srtt + rtt) / 8
-}
-
-func abs(x int64) int64 {
-	if x < 0 {
-		return -x
-	}
-	return x
-}
-
-// expire doubles the timeout, once for all packets that expire together.
-func (r *rto) expire(now int64) {
-	if r.expiredOnce && now-r.lastExpire < r.timeout()/2 {
-		return
-	}
-	r.lastExpire, r.expiredOnce = now, true
-	if r.timeout() < r.max {
-		r.backoff++
-	}
-}
-
-// calm ends the doubling: something came in.
-func (r *rto) calm() { r.backoff, r.expiredOnce = 0, false }

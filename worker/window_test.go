@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -149,7 +150,8 @@ func simulate(seed uint64, workers, m int, jobs []modelJob, loss, doubled float6
 				send(i, k)
 			}
 			if len(mw.in) == 0 {
-				for _, k := range mw.w.expired(now, nil) {
+				again, _ := mw.w.expired(now, nil)
+				for _, k := range again {
 					if _, got := mw.values[k]; got {
 						return fmt.Errorf("worker %d job %d: packet %d resent after its result", i, mw.job, k)
 					}
@@ -353,18 +355,67 @@ func TestTimerDoublesOnceForABurst(t *testing.T) {
 	if !ok || at != int64(10*time.Millisecond) {
 		t.Fatalf("deadline %d %v", at, ok)
 	}
-	if got := w.expired(at-1, nil); len(got) != 0 {
+	if got, _ := w.expired(at-1, nil); len(got) != 0 {
 		t.Fatalf("expired early: %v", got)
 	}
-	if got := w.expired(at+500, nil); len(got) != 1 || got[0] != 0 {
+	if got, _ := w.expired(at+500, nil); len(got) != 1 || got[0] != 0 {
 		t.Fatalf("expired %v, want packet 0 alone", got)
 	}
 	if got := w.timer.timeout(); got != int64(20*time.Millisecond) {
 		t.Fatalf("timeout %v", got)
 	}
-	if got := w.expired(at+int64(10*time.Millisecond)+5000, nil); len(got) != 3 {
+	if got, _ := w.expired(at+int64(10*time.Millisecond)+5000, nil); len(got) != 3 {
 		t.Fatalf("expired %v, want the other three", got)
 	}
+}
+
+// A packet that later ones overtake is sent again at once, and again only when
+// packets sent after the resend come back.
+func TestLaterResultsCallAPacketLost(t *testing.T) {
+	w := newWindow(8, 0, newRTO(time.Hour, time.Hour, time.Hour))
+	w.begin(1000, 0)
+	send := func() (last int) {
+		for {
+			k, ok := w.next(0)
+			if !ok {
+				return last
+			}
+			last = k
+		}
+	}
+	result := func(k int) {
+		slot, set := w.place(k)
+		if v, _ := w.result(0, uint32(k), slot, set); v != fresh {
+			t.Fatalf("packet %d: verdict %d", k, v)
+		}
+	}
+	send() // 0 to 7; the result of 2 is lost
+	resent := func(want ...int) {
+		t.Helper()
+		got, early := w.expired(0, nil)
+		if !slices.Equal(got, want) || early != len(want) {
+			t.Fatalf("resent %v, %d of them early, want %v", got, early, want)
+		}
+	}
+	for _, k := range []int{0, 1, 3, 4} {
+		result(k)
+		resent() // sendings 3 is packet 2's; 4 and 5 are answered: not far enough
+	}
+	result(5)
+	resent(2)
+	resent()
+	send() // 8, 9, 11, 12, 13: sendings 10 to 14, after the resend, which is 9
+	result(6)
+	result(7)
+	resent()
+	result(8)
+	result(9)
+	resent()
+	result(11) // sending 12
+	resent(2)
+	result(2)
+	send()
+	resent()
 }
 
 // A resend that the switch answered although the result was on its way teaches
@@ -374,7 +425,7 @@ func TestSpuriousResendTeachesTheTimer(t *testing.T) {
 	w := newWindow(1, 0, newRTO(10*time.Millisecond, 5*time.Millisecond, time.Second))
 	w.begin(1, 0)
 	w.next(0)
-	if got := w.expired(10*ms, nil); len(got) != 1 {
+	if got, _ := w.expired(10*ms, nil); len(got) != 1 {
 		t.Fatal("not resent")
 	}
 	if v, rtt := w.result(50*ms, 0, 0, 0); v != fresh || rtt != -1 {

@@ -40,6 +40,7 @@ type Row struct {
 	Bound      float64 `json:"bound"` // the largest of any element
 	Packets    uint64  `json:"packets"`
 	Resent     uint64  `json:"resent"`
+	Early      uint64  `json:"resent_early"`
 	Timeouts   uint64  `json:"timeouts"`
 	Duplicates uint64  `json:"duplicates"`
 	Stale      uint64  `json:"stale"`
@@ -72,6 +73,7 @@ func (r *Row) time(s worker.Stats) {
 	r.times = append(r.times, timed{s.Elapsed, s.RTT})
 	r.Packets += s.Packets
 	r.Resent += s.Resent
+	r.Early += s.Early
 	r.Timeouts += s.Timeouts
 	r.Duplicates += s.Duplicates
 	r.Stale += s.Stale
@@ -118,6 +120,7 @@ func (r *Report) Table(w io.Writer) error {
 		p.do(row.table.Write(w))
 		t.Packets += row.Packets
 		t.Resent += row.Resent
+		t.Early += row.Early
 		t.Timeouts += row.Timeouts
 		t.Duplicates += row.Duplicates
 		t.Stale += row.Stale
@@ -125,8 +128,8 @@ func (r *Report) Table(w io.Writer) error {
 		t.SocketErrs += row.SocketErrs
 		t.Saturated += row.Saturated
 	}
-	p.printf("# packets %d, resent %d in %d timeouts; ignored: %d duplicate, %d stale, %d foreign; socket errors %d\n",
-		t.Packets, t.Resent, t.Timeouts, t.Duplicates, t.Stale, t.Foreign, t.SocketErrs)
+	p.printf("# packets %d, resent %d (%d before the timer, %d timeouts); ignored: %d duplicate, %d stale, %d foreign; socket errors %d\n",
+		t.Packets, t.Resent, t.Early, t.Timeouts, t.Duplicates, t.Stale, t.Foreign, t.SocketErrs)
 	if t.Saturated > 0 {
 		p.printf("# %d blocks were SATURATED: their sums are finite and not the sums of the inputs\n", t.Saturated)
 	}
