@@ -142,20 +142,29 @@ func (p *Philox) state() [6]uint32 {
 	return [6]uint32{p.Key[0], p.Key[1], p.Base, p.Counter[0], p.Counter[1], p.Counter[2]}
 }
 
-func philoxFast(dst []uint32, p *Philox) int {
-	s := p.state()
-	if level == cpu.AVX512 {
-		return philoxAVX512(dst, &s)
-	}
-	return philoxAVX2(dst, &s)
+// The random kernels take 64 elements a turn with AVX-512 and 32 with AVX2, which
+// does what AVX-512 leaves. counter moves the state on by whole turns.
+func counter(s [6]uint32, elements int) [6]uint32 {
+	s[2] += uint32(elements / 4)
+	return s
 }
 
-func stochasticInt8Fast(dst []byte, src []float32, scale float32, p *Philox) int {
+func philoxFast(dst []uint32, p *Philox) (done int) {
 	s := p.state()
 	if level == cpu.AVX512 {
-		return stochasticInt8AVX512(dst, src, scale, &s)
+		done = philoxAVX512(dst, &s)
+		s = counter(s, done)
 	}
-	return stochasticInt8AVX2(dst, src, scale, &s)
+	return done + philoxAVX2(dst[done:], &s)
+}
+
+func stochasticInt8Fast(dst []byte, src []float32, scale float32, p *Philox) (done int) {
+	s := p.state()
+	if level == cpu.AVX512 {
+		done = stochasticInt8AVX512(dst, src, scale, &s)
+		s = counter(s, done)
+	}
+	return done + stochasticInt8AVX2(dst[done:], src[done:], scale, &s)
 }
 
 func flipSignsFast(x []float32, bits *[4]uint32) { flipSignsAVX2(&x[0], bits) }
@@ -165,13 +174,14 @@ func hadamardFast(x []float32) bool {
 	return true
 }
 
-func roundTableFast(dst []byte, src []float32, scale float32, k *Table, r *Philox) int {
+func roundTableFast(dst []byte, src []float32, scale float32, k *Table, r *Philox) (done int) {
 	s := r.state()
 	limits := [3]float32{k.t, -k.t, k.unit}
 	if level == cpu.AVX512 {
-		return roundTableAVX512(dst, src, scale, &limits, &k.below, &k.value, &k.next, &s)
+		done = roundTableAVX512(dst, src, scale, &limits, &k.below, &k.value, &k.next, &s)
+		s = counter(s, done)
 	}
-	return roundTableAVX2(dst, src, scale, &limits, &k.below, &k.value, &k.next, &s)
+	return done + roundTableAVX2(dst[done/2:], src[done:], scale, &limits, &k.below, &k.value, &k.next, &s)
 }
 
 func addTableFast(acc, indices []byte, k *Table) int {

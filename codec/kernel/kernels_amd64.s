@@ -2515,13 +2515,12 @@ end:
 	RET
 
 // func roundInt8AVX2(dst []byte, src []float32, scale float32) int
-// Requires: AVX, AVX2, SSE
+// Requires: AVX, AVX2
 TEXT ·roundInt8AVX2(SB), NOSPLIT, $0-64
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
 	MOVQ         src_len+32(FP), DX
-	MOVSS        scale+48(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS scale+48(FP), Y0
 	MOVL         $0x42fe0000, BX
 	VMOVD        BX, X1
 	VPBROADCASTD X1, Y1
@@ -2567,13 +2566,12 @@ end:
 	RET
 
 // func scaleInt8AVX2(dst []float32, src []byte, scale float32) int
-// Requires: AVX, AVX2, SSE
+// Requires: AVX, AVX2
 TEXT ·scaleInt8AVX2(SB), NOSPLIT, $0-64
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         dst_len+8(FP), CX
 	MOVQ         src_base+24(FP), DX
-	MOVSS        scale+48(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS scale+48(FP), Y0
 	XORQ         BX, BX
 
 loop:
@@ -2891,7 +2889,7 @@ DATA allbb67ae85<>+28(SB)/4, $0xbb67ae85
 GLOBL allbb67ae85<>(SB), RODATA|NOPTR, $32
 
 // func stochasticInt8AVX2(dst []byte, src []float32, scale float32, state *[6]uint32) int
-// Requires: AVX, AVX2, SSE
+// Requires: AVX, AVX2
 TEXT ·stochasticInt8AVX2(SB), NOSPLIT, $0-72
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
@@ -2899,8 +2897,7 @@ TEXT ·stochasticInt8AVX2(SB), NOSPLIT, $0-72
 	MOVQ         state+56(FP), BX
 	VPBROADCASTD 8(BX), Y0
 	VPADDD       counterStep<>+0(SB), Y0, Y0
-	MOVSS        scale+48(FP), X1
-	VMOVD        X1, SI
+	MOVL         scale+48(FP), SI
 	XORQ         DI, DI
 
 loop:
@@ -3223,7 +3220,7 @@ DATA all4b800000<>+28(SB)/4, $0x4b800000
 GLOBL all4b800000<>(SB), RODATA|NOPTR, $32
 
 // func roundTableAVX2(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value *[16]uint8, next *[16]uint8, state *[6]uint32) int
-// Requires: AVX, AVX2, SSE
+// Requires: AVX, AVX2
 TEXT ·roundTableAVX2(SB), NOSPLIT, $0-104
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
@@ -3235,8 +3232,7 @@ TEXT ·roundTableAVX2(SB), NOSPLIT, $0-104
 	MOVQ         state+88(FP), R9
 	VPBROADCASTD 8(R9), Y0
 	VPADDD       counterStep<>+0(SB), Y0, Y0
-	MOVSS        scale+48(FP), X1
-	VMOVD        X1, R10
+	MOVL         scale+48(FP), R10
 	XORQ         R11, R11
 
 loop:
@@ -5148,13 +5144,12 @@ end:
 	RET
 
 // func roundInt8AVX512(dst []byte, src []float32, scale float32) int
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·roundInt8AVX512(SB), NOSPLIT, $0-64
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
 	MOVQ         src_len+32(FP), DX
-	MOVSS        scale+48(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS scale+48(FP), Z0
 	MOVL         $0x42fe0000, BX
 	VMOVD        BX, X1
 	VPBROADCASTD X1, Z1
@@ -5188,13 +5183,12 @@ end:
 	RET
 
 // func scaleInt8AVX512(dst []float32, src []byte, scale float32) int
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·scaleInt8AVX512(SB), NOSPLIT, $0-64
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         dst_len+8(FP), CX
 	MOVQ         src_base+24(FP), DX
-	MOVSS        scale+48(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS scale+48(FP), Z0
 	XORQ         BX, BX
 
 loop:
@@ -5446,7 +5440,7 @@ end:
 	RET
 
 // func stochasticInt8AVX512(dst []byte, src []float32, scale float32, state *[6]uint32) int
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·stochasticInt8AVX512(SB), NOSPLIT, $0-72
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
@@ -5472,8 +5466,7 @@ TEXT ·stochasticInt8AVX512(SB), NOSPLIT, $0-72
 	MOVL         $0x00005555, SI
 	KMOVW        SI, K1
 	KNOTW        K1, K2
-	MOVSS        scale+48(FP), X6
-	VMOVD        X6, SI
+	MOVL         scale+48(FP), SI
 	MOVL         $0x7fffffff, DI
 	VMOVD        DI, X6
 	VPBROADCASTD X6, Z6
@@ -5750,7 +5743,7 @@ end:
 	RET
 
 // func roundTableAVX512(dst []byte, src []float32, scale float32, limits *[3]float32, below *[32]uint8, value *[16]uint8, next *[16]uint8, state *[6]uint32) int
-// Requires: AVX, AVX512BW, AVX512F, SSE
+// Requires: AVX, AVX512BW, AVX512F
 TEXT ·roundTableAVX512(SB), NOSPLIT, $0-104
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
@@ -5780,8 +5773,7 @@ TEXT ·roundTableAVX512(SB), NOSPLIT, $0-104
 	MOVL         $0x00005555, R10
 	KMOVW        R10, K1
 	KNOTW        K1, K2
-	MOVSS        scale+48(FP), X6
-	VMOVD        X6, R10
+	MOVL         scale+48(FP), R10
 	MOVL         $0x0000000f, R11
 	VMOVD        R11, X6
 	VPBROADCASTD X6, Z6
@@ -6169,15 +6161,13 @@ end:
 	RET
 
 // func quantiseInt32AVX2(dst []int32, src []float32, scale float64, limit float64) int
-// Requires: AVX, AVX2, SSE2
+// Requires: AVX
 TEXT ·quantiseInt32AVX2(SB), NOSPLIT, $0-72
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
 	MOVQ         src_len+32(FP), DX
-	MOVSD        scale+48(FP), X0
-	VBROADCASTSD X0, Y0
-	MOVSD        limit+56(FP), X1
-	VBROADCASTSD X1, Y1
+	VBROADCASTSD scale+48(FP), Y0
+	VBROADCASTSD limit+56(FP), Y1
 	VXORPD       Y2, Y2, Y2
 	VSUBPD       Y1, Y2, Y2
 	XORQ         BX, BX
@@ -6229,13 +6219,12 @@ end:
 	RET
 
 // func dequantiseInt32AVX2(dst []float32, src []int32, step float64) int
-// Requires: AVX, AVX2, SSE2
+// Requires: AVX
 TEXT ·dequantiseInt32AVX2(SB), NOSPLIT, $0-64
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         dst_len+8(FP), CX
 	MOVQ         src_base+24(FP), DX
-	MOVSD        step+48(FP), X0
-	VBROADCASTSD X0, Y0
+	VBROADCASTSD step+48(FP), Y0
 	XORQ         BX, BX
 
 loop:
@@ -6754,17 +6743,14 @@ DATA all0f0f0f0f<>+28(SB)/4, $0x0f0f0f0f
 GLOBL all0f0f0f0f<>(SB), RODATA|NOPTR, $32
 
 // func affineUint8AVX2(dst []float32, src []byte, step float32, offset float32, scale float32) int
-// Requires: AVX, AVX2, SSE
+// Requires: AVX, AVX2
 TEXT ·affineUint8AVX2(SB), NOSPLIT, $0-72
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         dst_len+8(FP), CX
 	MOVQ         src_base+24(FP), DX
-	MOVSS        step+48(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        offset+52(FP), X1
-	VBROADCASTSS X1, Y1
-	MOVSS        scale+56(FP), X2
-	VBROADCASTSS X2, Y2
+	VBROADCASTSS step+48(FP), Y0
+	VBROADCASTSS offset+52(FP), Y1
+	VBROADCASTSS scale+56(FP), Y2
 	XORQ         BX, BX
 
 loop:

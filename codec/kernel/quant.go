@@ -125,13 +125,21 @@ func hadamardGo(x []float32) {
 // FlipSigns negates element i of x where bit i mod 32 of word i / 32 of the
 // stream of r is one.
 func FlipSigns(x []float32, r *Philox) {
-	for i := 0; i < len(x); i += 128 {
-		w := r.Block(uint32(i / 128))
-		if level != 0 && len(x)-i >= 128 {
-			flipSignsFast(x[i:i+128], &w)
-			continue
+	p := *r
+	var w [32]uint32 // for 1024 elements
+	for len(x) > 0 {
+		n := min(len(x), 1024)
+		p.Fill(w[:(n+127)/128*4])
+		for i := 0; i < n; i += 128 {
+			bits := (*[4]uint32)(w[i/32:])
+			if level != 0 && n-i >= 128 {
+				flipSignsFast(x[i:i+128], bits)
+				continue
+			}
+			flipSignsGo(x[i:min(i+128, n)], bits)
 		}
-		flipSignsGo(x[i:min(i+128, len(x))], &w)
+		x = x[n:]
+		p.Base += 8
 	}
 }
 

@@ -180,9 +180,8 @@ func (v isa) plain() {
 }
 
 func (v isa) scaleParam() reg.VecVirtual {
-	x, r := XMM(), v.reg()
-	Load(Param("scale"), x)
-	VBROADCASTSS(x, r)
+	r := v.reg()
+	VBROADCASTSS(param("scale"), r)
 	return r
 }
 
@@ -217,10 +216,8 @@ func switchML() {
 	left := Load(Param("src").Len(), GP64())
 	var c [2]reg.VecVirtual
 	for i, name := range []string{"scale", "limit"} {
-		x := XMM()
-		Load(Param(name), x)
 		c[i] = YMM()
-		VBROADCASTSD(x, c[i])
+		VBROADCASTSD(param(name), c[i])
 	}
 	bottom := YMM()
 	VXORPD(bottom, bottom, bottom)
@@ -247,9 +244,8 @@ func switchML() {
 	dst = Load(Param("dst").Base(), GP64())
 	left = Load(Param("dst").Len(), GP64())
 	src = Load(Param("src").Base(), GP64())
-	x, step := XMM(), YMM()
-	Load(Param("step"), x)
-	VBROADCASTSD(x, step)
+	step := YMM()
+	VBROADCASTSD(param("step"), step)
 	finish(loop(left, 16, func() {
 		ADDQ(operand.U32(64), src)
 		ADDQ(operand.U32(64), dst)

@@ -142,6 +142,17 @@ func (v isa) selectGreater(a reg.VecVirtual, b operand.Op, yes, no, d reg.VecVir
 	VBLENDVPS(m, yes, no, d)
 }
 
+// param is the place of an argument. Scalars are read from there by VEX-coded
+// instructions: avo's Load would use MOVSS, which stalls once the upper halves
+// of the vector registers are in use.
+func param(name string) operand.Mem {
+	p, err := Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return p.Addr
+}
+
 // at is base + disp bytes.
 func at(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: base, Disp: disp} }
 

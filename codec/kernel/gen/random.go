@@ -165,9 +165,8 @@ func (v isa) philox() {
 // scalar keeps a float32 argument in a general register, as the vector ones are
 // few, and returns what brings it into a vector.
 func (v isa) scalar(name string) func() reg.VecVirtual {
-	bits, x := GP32(), XMM()
-	Load(Param(name), x)
-	VMOVD(x, bits)
+	bits := GP32()
+	MOVL(param(name), bits)
 	return func() reg.VecVirtual {
 		x, r := XMM(), v.reg()
 		VMOVD(bits, x)

@@ -147,10 +147,8 @@ func affineUint8() {
 	src := Load(Param("src").Base(), GP64())
 	var c [3]reg.VecVirtual
 	for i, name := range []string{"step", "offset", "scale"} {
-		x := XMM()
-		Load(Param(name), x)
 		c[i] = YMM()
-		VBROADCASTSS(x, c[i])
+		VBROADCASTSS(param(name), c[i])
 	}
 	finish(loop(left, 16, func() {
 		ADDQ(operand.U32(64), dst)
