@@ -289,7 +289,8 @@ func TestLateWorker(t *testing.T) {
 				t.Fatalf("round %d rank %d: %d wrong", round, r, c.Wrong)
 			}
 		}
-		if stats[0].Resent == 0 || stats[0].Timeouts == 0 {
+		// In later rounds the timer knows that a round trip takes that long.
+		if round == 0 && (stats[0].Resent == 0 || stats[0].Timeouts == 0) {
 			t.Errorf("round %d: rank 0 resent nothing in 120 ms", round)
 		}
 		// Doubling: 10+20+40+80 ms is past the delay, so each packet goes out again 4 times at most; a timer that does not double would send 12.
