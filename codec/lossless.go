@@ -3,9 +3,10 @@ package codec
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
+	"math/bits"
 
 	"github.com/klauspost/compress/huff0"
-	"gradnic/codec/kernel"
 )
 
 const (
@@ -34,8 +35,7 @@ type losslessCodec struct{}
 type losslessScratch struct {
 	huff   huff0.Scratch // for encoding; the library swaps tables when one serves both
 	unhuff huff0.Scratch
-	plane  [losslessChunk]byte
-	raw    [losslessChunk * 4]byte
+	planes [4][losslessChunk]byte
 }
 
 func newLosslessScratch() *losslessScratch {
@@ -66,8 +66,8 @@ func (losslessCodec) Encode(dst []byte, src []float32, st *State) (int, error) {
 	n := 0
 	for len(src) > 0 {
 		k := min(losslessChunk, len(src))
-		kernel.PutFloats(s.raw[:4*k], src[:k])
-		n += s.encodeChunk(dst[n:], s.raw[:4*k], 4)
+		s.splitFloats(src[:k])
+		n += s.encodeChunk(dst[n:], k, 4)
 		src = src[k:]
 	}
 	return n, nil
@@ -80,11 +80,11 @@ func (losslessCodec) Decode(dst []float32, src []byte, st *State) error {
 	s := st.lossless
 	for len(dst) > 0 {
 		k := min(losslessChunk, len(dst))
-		used, err := s.decodeChunk(s.raw[:4*k], src, 4)
+		used, err := s.decodeChunk(src, k, 4)
 		if err != nil {
 			return err
 		}
-		kernel.GetFloats(dst[:k], s.raw[:4*k])
+		s.mergeFloats(dst[:k])
 		dst, src = dst[k:], src[used:]
 	}
 	if len(src) != 0 {
@@ -115,7 +115,8 @@ func LosslessEncode(dst, src []byte, width int, st *State) (int, error) {
 	n := 0
 	for len(src) > 0 {
 		k := min(losslessChunk*width, len(src))
-		n += st.lossless.encodeChunk(dst[n:], src[:k], width)
+		st.lossless.split(src[:k], width)
+		n += st.lossless.encodeChunk(dst[n:], k/width, width)
 		src = src[k:]
 	}
 	return n, nil
@@ -128,10 +129,11 @@ func LosslessDecode(dst, src []byte, width int, st *State) error {
 	}
 	for len(dst) > 0 {
 		k := min(losslessChunk*width, len(dst))
-		used, err := st.lossless.decodeChunk(dst[:k], src, width)
+		used, err := st.lossless.decodeChunk(src, k/width, width)
 		if err != nil {
 			return err
 		}
+		st.lossless.merge(dst[:k], width)
 		dst, src = dst[k:], src[used:]
 	}
 	if len(src) != 0 {
@@ -150,36 +152,98 @@ func losslessCheck(n, width int, st *State) error {
 	return nil
 }
 
-func (s *losslessScratch) encodeChunk(dst, src []byte, width int) int {
-	n := 0
+// encodeChunk codes the planes of n elements of width bytes.
+func (s *losslessScratch) encodeChunk(dst []byte, n, width int) int {
+	done := 0
 	for p := width - 1; p >= 0; p-- {
-		plane := s.plane[:len(src)/width]
-		s.extract(plane, src, width, p)
-		n += s.encodePlane(dst[n:], plane)
+		done += s.encodePlane(dst[done:], s.planes[p][:n])
 	}
-	return n
+	return done
 }
 
-// extract takes byte p of every element after its rotation.
-func (s *losslessScratch) extract(plane, src []byte, width, p int) {
-	shift := 8 * p
+// splitFloats fills the planes; plane 3 has the exponents.
+func (s *losslessScratch) splitFloats(src []float32) {
+	p0, p1, p2, p3 := s.planes[0][:len(src)], s.planes[1][:len(src)], s.planes[2][:len(src)], s.planes[3][:len(src)]
+	for i, v := range src {
+		w := bits.RotateLeft32(math.Float32bits(v), 1)
+		p0[i], p1[i], p2[i], p3[i] = byte(w), byte(w>>8), byte(w>>16), byte(w>>24)
+	}
+}
+
+func (s *losslessScratch) mergeFloats(dst []float32) {
+	p0, p1, p2, p3 := s.planes[0][:len(dst)], s.planes[1][:len(dst)], s.planes[2][:len(dst)], s.planes[3][:len(dst)]
+	for i := range dst {
+		w := uint32(p0[i]) | uint32(p1[i])<<8 | uint32(p2[i])<<16 | uint32(p3[i])<<24
+		dst[i] = math.Float32frombits(bits.RotateLeft32(w, -1))
+	}
+}
+
+func (s *losslessScratch) split(src []byte, width int) {
+	n := len(src) / width
+	p0, p1, p2, p3 := s.planes[0][:n], s.planes[1][:n], s.planes[2][:n], s.planes[3][:n]
 	if width == 2 {
-		for i := range plane {
-			v := binary.LittleEndian.Uint16(src[2*i:])
-			plane[i] = byte((v<<1 | v>>15) >> shift)
+		for i := range p0 {
+			w := bits.RotateLeft16(binary.LittleEndian.Uint16(src[2*i:]), 1)
+			p0[i], p1[i] = byte(w), byte(w>>8)
 		}
 		return
 	}
-	for i := range plane {
-		v := binary.LittleEndian.Uint32(src[4*i:])
-		plane[i] = byte((v<<1 | v>>31) >> shift)
+	for i := range p0 {
+		w := bits.RotateLeft32(binary.LittleEndian.Uint32(src[4*i:]), 1)
+		p0[i], p1[i], p2[i], p3[i] = byte(w), byte(w>>8), byte(w>>16), byte(w>>24)
 	}
 }
 
+func (s *losslessScratch) merge(dst []byte, width int) {
+	n := len(dst) / width
+	p0, p1, p2, p3 := s.planes[0][:n], s.planes[1][:n], s.planes[2][:n], s.planes[3][:n]
+	if width == 2 {
+		for i := range p0 {
+			w := uint16(p0[i]) | uint16(p1[i])<<8
+			binary.LittleEndian.PutUint16(dst[2*i:], bits.RotateLeft16(w, -1))
+		}
+		return
+	}
+	for i := range p0 {
+		w := uint32(p0[i]) | uint32(p1[i])<<8 | uint32(p2[i])<<16 | uint32(p3[i])<<24
+		binary.LittleEndian.PutUint32(dst[4*i:], bits.RotateLeft32(w, -1))
+	}
+}
+
+// worthwhile guesses from the number of equal pairs whether a plane shrinks by
+// more than 1/32 and by more than its Huffman table takes. Pairs give the Renyi
+// entropy of order 2, which is never above Shannon's, so that a plane that would
+// shrink is not passed over, but for its table.
+func worthwhile(plane []byte) bool {
+	const table = 40 // bytes, about
+	var count [2][256]uint32
+	for i, b := range plane {
+		count[i&1][b]++
+	}
+	pairs := uint64(0)
+	for b := range 256 {
+		c := uint64(count[0][b] + count[1][b])
+		pairs += c * (c - min(c, 1))
+	}
+	n := float64(len(plane))
+	if n < 2 || pairs == 0 {
+		return false
+	}
+	saved := 8 + math.Log2(float64(pairs)/(n*(n-1))) // bits an element, at most
+	return saved*n/8 > max(n/32, table)
+}
+
 func (s *losslessScratch) encodePlane(dst, plane []byte) int {
-	out, _, err := huff0.Compress4X(plane, &s.huff)
+	var out []byte
+	err := huff0.ErrIncompressible
 	switch {
-	case err == huff0.ErrUseRLE || len(plane) == 1:
+	case plane[0] == plane[len(plane)-1] && same(plane):
+		err = huff0.ErrUseRLE
+	case worthwhile(plane):
+		out, _, err = huff0.Compress4X(plane, &s.huff)
+	}
+	switch {
+	case err == huff0.ErrUseRLE:
 		dst[0], dst[1] = planeSame, plane[0]
 		return 2
 	case err == nil && len(out)+2 < len(plane):
@@ -191,38 +255,27 @@ func (s *losslessScratch) encodePlane(dst, plane []byte) int {
 	return 1 + copy(dst[1:], plane)
 }
 
-func (s *losslessScratch) decodeChunk(dst, src []byte, width int) (int, error) {
+func same(plane []byte) bool {
+	for _, b := range plane {
+		if b != plane[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// decodeChunk fills the planes of n elements and returns how much of src they
+// took.
+func (s *losslessScratch) decodeChunk(src []byte, n, width int) (int, error) {
 	total := 0
-	clear(dst)
 	for p := width - 1; p >= 0; p-- {
-		plane := s.plane[:len(dst)/width]
-		used, err := s.decodePlane(plane, src)
+		used, err := s.decodePlane(s.planes[p][:n], src[total:])
 		if err != nil {
 			return 0, err
 		}
-		src = src[used:]
 		total += used
-		s.insert(dst, plane, width, p)
 	}
 	return total, nil
-}
-
-// insert ors a plane into the elements, rotated back.
-func (s *losslessScratch) insert(dst, plane []byte, width, p int) {
-	shift := 8 * p
-	if width == 2 {
-		for i, b := range plane {
-			v := uint16(b) << shift
-			v = v>>1 | v<<15
-			binary.LittleEndian.PutUint16(dst[2*i:], binary.LittleEndian.Uint16(dst[2*i:])|v)
-		}
-		return
-	}
-	for i, b := range plane {
-		v := uint32(b) << shift
-		v = v>>1 | v<<31
-		binary.LittleEndian.PutUint32(dst[4*i:], binary.LittleEndian.Uint32(dst[4*i:])|v)
-	}
 }
 
 func (s *losslessScratch) decodePlane(plane, src []byte) (int, error) {
