@@ -20,9 +20,19 @@
 // version r&1. A contribution counts once, whatever is duplicated, reordered,
 // lost and resent; a packet of an older round never touches a newer one.
 //
+// # Numbers
+//
+// Element type, byte order, operation, order and policy are a job's choice, in
+// [Spec]. A contribution costs one choice of loops, and then package kernel's
+// loops over its elements; the last one of a round is folded and encoded in one
+// pass. What befell the values on the way is in the [Flags] of the result and
+// in the [Counters] of the pool. docs/numbers.md states what each choice
+// promises.
+//
 // # Memory
 //
 // All values of a pool are one block: slot 0 version 0, slot 0 version 1, slot
 // 1 version 0 and so on, each starting on a cache line. [Spec.Bytes] says how
-// much a pool takes before it is made. Contribute allocates nothing.
+// much a pool takes before it is made. Order [Ranked] has a second block for
+// contributions that come before a lower rank's. Contribute allocates nothing.
 package aggregation

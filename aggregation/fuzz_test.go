@@ -15,6 +15,13 @@ func FuzzContribute(f *testing.F) {
 	f.Add([]byte{1, 1, 0, 5, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 8, 200, 0, 0, 0, 0, 0, 0, 0})
 	f.Add([]byte{1, 64, 3, 16, 0, 0, 5, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 6, 0, 0, 0, 0, 0, 201, 0, 0, 0, 0, 0, 0, 0})
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9})
+	for typ := range byte(8) { // every type, by rounds and ranked: rank 1 before rank 0, a round with special values, a deadline
+		head := []byte{0x81 | typ<<1 | typ%2<<6, 1, typ << 1, 16}
+		for round := range byte(3) {
+			head = append(head, 0, 0, 1, 0, 0, 0, 0, round, 0, 0, 0, 0, 0, 0, 0, round)
+		}
+		f.Add(append(head, 0, 0, 1, 0, 0, 0, 0, 3, 201, 0, 0, 0, 0, 0, 1, 0))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < 4 {
 			return
