@@ -86,9 +86,7 @@ func (c *blockCodec) Encode(dst []byte, src []float32, _ *State) (int, error) {
 		dst, src = dst[bytes:], src[group:]
 	}
 	if len(src) > 0 {
-		var pad [512]float32
-		copy(pad[:], src)
-		c.encode(dst, pad[:group], c.flits)
+		c.encode(dst, src, c.flits)
 	}
 	return total, nil
 }
@@ -103,9 +101,19 @@ func (c *blockCodec) encode(dst []byte, src []float32, blocks int) {
 	if whole < blocks {
 		var pad [kernel.MXBlock]float32
 		copy(pad[:], src[whole*block:])
-		kernel.EncodeBlocks(c.format, body[whole*width:], scales[whole:], pad[:block])
+		kernel.EncodeBlocks(c.format, body[whole*width:(whole+1)*width], scales[whole:whole+1], pad[:block])
+		whole++
+	}
+	if whole < blocks { // the rest of a group of flits: blocks of zeros
+		for i := whole * width; i < len(body); i++ {
+			body[i] = intelZero
+		}
+		clear(scales[whole:])
 	}
 }
+
+// intelZero is the mantissa of a zero in a block of zeros, whose exponent is 0.
+const intelZero = 0x40
 
 func (c *blockCodec) Decode(dst []float32, src []byte, _ *State) error {
 	if len(src) != c.MaxEncoded(len(dst)) {
