@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,38 +18,50 @@ import (
 	"gradnic/internal/netlab/netlabtest"
 )
 
-// binary is the built command, in a directory that any user may read.
-var binary string
-
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "gradnic-demo-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "gradnic")
-	build := exec.Command("go", "build", "-o", binary, "gradnic/cmd/gradnic")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the command: %v\n%s", err, out)
-		return 1
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+// built is the command, built by the first test that asks, in a directory that any user may read.
+var built struct {
+	sync.Once
+	dir string
+	err error
 }
 
-// run runs the binary to its end.
+// binary returns the path of the built command.
+func binary(t *testing.T) string {
+	t.Helper()
+	built.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "gradnictest-demo-"); built.err != nil {
+			return
+		}
+		if built.err = os.Chmod(built.dir, 0o755); built.err != nil {
+			return
+		}
+		build := exec.Command("go", "build", "-o", filepath.Join(built.dir, "gradnic"), "gradnic/cmd/gradnic")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("build the command: %w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return filepath.Join(built.dir, "gradnic")
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
+	}
+	os.Exit(status)
+}
+
+// runBinary runs the binary to its end.
 func runBinary(t *testing.T, setup func(*exec.Cmd), args ...string) (stdout, stderr string, status int) {
 	t.Helper()
+	path := binary(t) // building is not part of the time
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = "/"
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -60,8 +73,8 @@ func runBinary(t *testing.T, setup func(*exec.Cmd), args ...string) (stdout, std
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	if left := namespacesOf(t, cmd.Process.Pid); len(left) > 0 {
-		t.Errorf("%v left namespaces %v", args, left)
+	if left := leftOf(t, cmd.Process.Pid); len(left) > 0 {
+		t.Errorf("%v left %v", args, left)
 	}
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
@@ -74,6 +87,16 @@ func namespacesOf(t *testing.T, pid int) []string {
 		t.Fatal(err)
 	}
 	return names
+}
+
+// leftOf lists everything that a process's demo has made and that is still there.
+func leftOf(t *testing.T, pid int) []string {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-*", socketDir, pid)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(namespacesOf(t, pid), dirs...)
 }
 
 // hostLinks lists the interfaces of the test's own namespace.
@@ -135,7 +158,7 @@ func TestBinaryOverXDP(t *testing.T) {
 // startEndless starts a demo that does not end by itself, and waits until all-reduces run.
 func startEndless(t *testing.T) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
-	cmd = exec.Command(binary, "demo", "--iters", fmt.Sprint(MaxIterations))
+	cmd = exec.Command(binary(t), "demo", "--iters", fmt.Sprint(MaxIterations))
 	stderr = new(bytes.Buffer)
 	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
@@ -175,8 +198,8 @@ func TestBinaryRemovesAllOnSignals(t *testing.T) {
 			if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(stderr.String(), "interrupted") || strings.Count(stderr.String(), "\n") != 1 {
 				t.Errorf("status %d, standard error %q", code, stderr)
 			}
-			if left := namespacesOf(t, cmd.Process.Pid); len(left) > 0 {
-				t.Errorf("left namespaces %v", left)
+			if left := leftOf(t, cmd.Process.Pid); len(left) > 0 {
+				t.Errorf("left %v", left)
 			}
 			if after := hostLinks(t); after != before {
 				t.Errorf("links before:\n%safter:\n%s", before, after)
@@ -196,7 +219,7 @@ func TestBinaryRunsAfterKill(t *testing.T) {
 	if r.Transport != "xdp-native" {
 		t.Errorf("report %+v", r)
 	}
-	if left := namespacesOf(t, cmd.Process.Pid); len(left) > 0 {
+	if left := leftOf(t, cmd.Process.Pid); len(left) > 0 {
 		t.Errorf("of the killed run the next left %v", left)
 	}
 }

@@ -4,14 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"path/filepath"
-	"sync"
 	"time"
 
-	"gradnic/control"
-	"gradnic/control/switchml"
 	"gradnic/dataplane"
 	"gradnic/internal/gradients"
 	"gradnic/wire/inet"
@@ -120,13 +114,7 @@ func run(ctx context.Context, o *Options, r *Report) (err error) {
 	if first.Kind == "xdp" {
 		r.Transport = "xdp-" + first.Mode
 	}
-	address, stopController, err := serveController(nic, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stopController()) }()
-
-	team, err := join(ctx, o, f, address)
+	team, err := joinAll(ctx, o, f, nic)
 	if err != nil {
 		return err
 	}
@@ -179,111 +167,4 @@ func missing(nic *dataplane.NIC) error {
 		}
 	}
 	return nil
-}
-
-// serveController serves SwitchML's controller for the NIC on a Unix socket in a new directory. It listens nowhere else, so
-// that demos do not meet each other or a real NIC's controller.
-func serveController(nic *dataplane.NIC, o *Options) (address string, stop func() error, err error) {
-	server, err := control.New(control.Options{NIC: nic, Logger: o.Logger})
-	if err != nil {
-		return "", nil, err
-	}
-	controller, err := switchml.New(switchml.Options{Jobs: server.Jobs(), Logger: o.Logger})
-	if err != nil {
-		return "", nil, err
-	}
-	dir, err := os.MkdirTemp("", "gradnic-demo-")
-	if err != nil {
-		return "", nil, fmt.Errorf("directory of the controller's socket: %w", err)
-	}
-	path := filepath.Join(dir, "controller.sock")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return "", nil, errors.Join(fmt.Errorf("controller: %w", err), os.RemoveAll(dir))
-	}
-	served := make(chan error, 1)
-	go func() { served <- controller.Serve(l) }()
-	return "unix://" + path, func() error {
-		controller.Stop()
-		ctx, cancel := context.WithTimeout(context.Background(), stopDeadline)
-		defer cancel()
-		server.Stop(ctx)
-		return errors.Join(<-served, os.RemoveAll(dir))
-	}, nil
-}
-
-// team is the workers of one run.
-type team struct{ workers []*worker.Worker }
-
-// join starts the workers and waits until all are in the session.
-func join(ctx context.Context, o *Options, f fabric, controller string) (*team, error) {
-	ctx, cancel := context.WithTimeout(ctx, reduceDeadline)
-	defer cancel()
-	t := &team{workers: make([]*worker.Worker, o.Workers)}
-	err := t.each(ctx, func(ctx context.Context, rank int) error {
-		cfg := worker.Config{
-			Rank: rank, Workers: o.Workers, Elements: o.Elements, Controller: controller,
-			IP: workerIP(rank), MAC: workerMAC(rank), Port: worker.DefaultPort,
-		}
-		if err := f.attach(rank, &cfg); err != nil {
-			return err
-		}
-		w, err := worker.Join(ctx, cfg)
-		t.workers[rank] = w
-		return err
-	})
-	if err != nil {
-		return nil, errors.Join(err, t.close())
-	}
-	return t, nil
-}
-
-// reduce runs one all-reduce at all workers. The time is from the common start to the end of the last.
-func (t *team) reduce(ctx context.Context, dst, src [][]float32) (elapsed time.Duration, resent uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, reduceDeadline)
-	defer cancel()
-	stats := make([]worker.Stats, len(t.workers))
-	begin := time.Now()
-	err = t.each(ctx, func(ctx context.Context, rank int) (err error) {
-		stats[rank], err = t.workers[rank].AllReduceFloat32(ctx, dst[rank], src[rank])
-		return err
-	})
-	elapsed = time.Since(begin)
-	for _, s := range stats {
-		resent += s.Resent
-	}
-	return elapsed, resent, err
-}
-
-// each calls do for every rank at once. The first error ends the context of the others and is returned.
-func (t *team) each(ctx context.Context, do func(ctx context.Context, rank int) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var (
-		wg    sync.WaitGroup
-		once  sync.Once
-		first error
-	)
-	for rank := range t.workers {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			if err := do(ctx, rank); err != nil {
-				once.Do(func() { first = fmt.Errorf("worker %d: %w", rank, err) })
-				cancel()
-			}
-		}()
-	}
-	wg.Wait()
-	return first
-}
-
-func (t *team) close() error {
-	var errs []error
-	for _, w := range t.workers {
-		if w != nil {
-			errs = append(errs, w.Close())
-		}
-	}
-	return errors.Join(errs...)
 }
