@@ -121,7 +121,7 @@ func (t *THC) encode(dst []byte, src []float32, norm float32, b int, st *State) 
 		return
 	}
 	signs, round := st.stream(purposeSigns), st.stream(purposeRounding)
-	signs.Base, round.Base = uint32(b*kernel.HadamardBlock/128), uint32(b*kernel.HadamardBlock/4)
+	signs.Base, round.Base = uint32(b*kernel.HadamardBlock/128), uint32(b*kernel.HadamardBlock/8)
 	var x [kernel.HadamardBlock]float32
 	copy(x[:], src)
 	kernel.FlipSigns(x[:], &signs)

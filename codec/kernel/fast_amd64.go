@@ -179,7 +179,7 @@ func roundTableFast(dst []byte, src []float32, scale float32, k *Table, r *Philo
 	limits := [3]float32{k.t, -k.t, k.unit}
 	if level == cpu.AVX512 {
 		done = roundTableAVX512(dst, src, scale, &limits, &k.below, &k.value, &k.next, &s)
-		s = counter(s, done)
+		s[2] += uint32(done / 8)
 	}
 	return done + roundTableAVX2(dst[done/2:], src[done:], scale, &limits, &k.below, &k.value, &k.next, &s)
 }

@@ -28,36 +28,51 @@ func NewTable(values [16]uint8, t float32) Table {
 	return k
 }
 
+// tableGroup is the number of elements that share 32 random words: RoundTable
+// takes whole groups.
+const tableGroup = 64
+
 // RoundTable writes one 4-bit index an element, two in a byte with the first in
 // the low half. v * scale is clamped to [-t, t] and rounded to one of its two
-// neighbours in the table so that its mean is kept: up when the upper 24 bits of
-// the element's random word are below the fraction of the way, in units of
-// 2^-24. len(src) must be 2 * len(dst) and src * scale finite.
+// neighbours in the table so that its mean is kept: up when the element's 16
+// random bits are below the fraction of the way, in units of 2^-16. A group of 64
+// elements has 32 words of r: element i < 32 takes the lower half of word i,
+// element 32 + i the upper half.
+//
+// len(src) must be a multiple of 64 and 2 * len(dst), and src * scale finite.
 func RoundTable(dst []byte, src []float32, scale float32, k *Table, r *Philox) {
-	need(len(src) == 2*len(dst), "RoundTable: dst is not half a byte an element")
+	need(len(src) == 2*len(dst) && len(src)%tableGroup == 0, "RoundTable: no whole groups, or dst is not half a byte an element")
 	done := 0
 	if level != 0 {
-		done = roundTableFast(dst, src, scale, k, r) // a multiple of 32
+		done = roundTableFast(dst, src, scale, k, r)
 	}
-	roundTableGo(dst[done/2:], src[done:], scale, k, r, uint32(done/4))
+	roundTableGo(dst[done/2:], src[done:], scale, k, r, uint32(done/8))
 }
 
 func roundTableGo(dst []byte, src []float32, scale float32, k *Table, r *Philox, from uint32) {
-	var w [4]uint32
-	for i := range dst {
-		if i&1 == 0 {
-			w = r.Block(from + uint32(i/2))
+	for len(src) > 0 {
+		var w [32]uint32
+		for i := uint32(0); i < 8; i++ {
+			b := r.Block(from + i)
+			copy(w[4*i:], b[:])
 		}
-		j := i & 1 * 2
-		dst[i] = k.index(src[2*i]*scale, w[j]) | k.index(src[2*i+1]*scale, w[j+1])<<4
+		for i := range tableGroup / 2 {
+			lo, hi := w[2*i%32], w[2*i%32+1]
+			if i >= 16 {
+				lo, hi = lo>>16, hi>>16
+			}
+			dst[i] = k.index(src[2*i]*scale, uint16(lo)) | k.index(src[2*i+1]*scale, uint16(hi))<<4
+		}
+		dst, src = dst[tableGroup/2:], src[tableGroup:]
+		from += 8
 	}
 }
 
-func (k *Table) index(y float32, r uint32) uint8 {
+func (k *Table) index(y float32, r uint16) uint8 {
 	p := float32(float32(max(min(y, k.t), -k.t)+k.t) * k.unit) // the conversion forbids a fused p-lo
 	i := k.below[int(p)&31]
 	lo, hi := float32(k.value[i]), float32(k.next[i])
-	if float32(float32(r>>8)*0x1p-24)*(hi-lo) < p-lo {
+	if float32(float32(r)*0x1p-16)*(hi-lo) < p-lo {
 		i++
 	}
 	return i

@@ -59,7 +59,7 @@ func (v isa) roundTable() {
 	next := Load(Param("next"), GP64())
 	g := v.newGenerator(Load(Param("state"), GP64()))
 	scaleOf := v.scalar("scale")
-	fifteen, low, two24, one := v.constant(15), v.constant(0xff), v.constant(0x33800000), v.constant(1)
+	fifteen, low, low16, scale16, one := v.constant(15), v.constant(0xff), v.constant(0xffff), v.constant(0x37800000), v.constant(1)
 	// lookup reads tables of 16 bytes. Only the lowest byte of a lane counts.
 	lookup := func(p reg.Register, disp int, index, r reg.VecVirtual) {
 		if v.wide {
@@ -69,12 +69,23 @@ func (v isa) roundTable() {
 		}
 		VPSHUFB(index, r, r)
 	}
-	finish(loop(left, v.elements(), func() {
-		ADDQ(operand.U32(4*v.elements()), src)
-		ADDQ(operand.U32(v.elements()/2), dst)
+	// A step has words for twice as many elements as vectors of words: 32
+	// elements take the low halves of 32 words, the next 32 the high ones.
+	step, run := 2*v.elements(), 32/v.lanes()
+	finish(loop(left, step, func() {
+		ADDQ(operand.U32(4*step), src)
+		ADDQ(operand.U32(step/2), dst)
 	}, func() {
+		words := g.next()
 		var c []reg.VecVirtual
-		for i, r := range g.next() {
+		for i := 0; i < 8; i++ {
+			w := words[i/(2*run)*run+i%run]
+			r := v.reg()
+			if i%(2*run) < run {
+				v.and(low16, w, r)
+			} else {
+				VPSRLD(operand.U8(16), w, r)
+			}
 			k, lo, hi, m := v.reg(), v.reg(), v.reg(), v.reg()
 			p := scaleOf()
 			VMULPS(at(src, v.bytes()*i), p, p)
@@ -99,14 +110,22 @@ func (v isa) roundTable() {
 			VCVTDQ2PS(hi, hi)
 			VSUBPS(lo, hi, hi)
 			VSUBPS(lo, p, p)
-			VPSRLD(operand.U8(8), r, r)
 			VCVTDQ2PS(r, r)
-			VMULPS(two24, r, r)
+			VMULPS(scale16, r, r)
 			VMULPS(hi, r, r)
 			v.incrementLess(r, p, k, one)
 			c = append(c, k)
+			if !v.wide && len(c) == 4 {
+				v.storeCodes(c, dst, v.packing(), false, true)
+				ADDQ(operand.U8(unit/2), dst)
+				c = nil
+			}
 		}
-		v.storeCodes(c, dst, v.packing(), false, true)
+		if v.wide {
+			v.storeCodes(c, dst, v.packing(), false, true)
+		} else {
+			SUBQ(operand.U8(unit), dst)
+		}
 	}))
 }
 
