@@ -6,7 +6,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +49,12 @@ func check(file string, src []byte) (found []finding) {
 	add := func(warning bool, format string, args ...any) {
 		found = append(found, finding{warning, fmt.Sprintf(format, args...)})
 	}
+	if strings.HasSuffix(file, ".md") {
+		for _, target := range deadLinks(file, src) {
+			add(false, "links to %s, which is not there", target)
+		}
+		return found
+	}
 	if !strings.HasSuffix(file, ".go") {
 		if n := bytes.Count(src, []byte("\n")); n > maxLines {
 			add(true, "%d lines, more than %d: split it by subject", n, maxLines)
@@ -78,6 +86,22 @@ func check(file string, src []byte) (found []finding) {
 		}
 	}
 	return found
+}
+
+var link = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)\s]*)?\)`)
+
+// deadLinks returns the targets of relative links that are no file or folder.
+func deadLinks(file string, src []byte) (dead []string) {
+	for _, m := range link.FindAllSubmatch(src, -1) {
+		target := string(m[1])
+		if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+			continue
+		}
+		if _, err := os.Stat(path.Join(path.Dir(file), target)); err != nil {
+			dead = append(dead, target)
+		}
+	}
+	return dead
 }
 
 func importAllowed(from, to string) bool {

@@ -31,6 +31,8 @@ func TestCheck(t *testing.T) {
 		{"the deeper rule holds", "aggregation/kernel/a.go", `package kernel; import "gradnic/codec"`, 1, 0},
 		{"like-named folder", "xdp/a.go", `package xdp; import "gradnic/xdpother"`, 1, 0},
 		{"internal", "codec/a.go", `package codec; import "gradnic/internal/cpu"`, 0, 0},
+		{"good links", "a.md", "[a](rules.go) [b](./main.go#x) [c](https://example.org/x) [d](#here)", 0, 0},
+		{"dead links", "doc/a.md", "[a](../rules.go) [b](rules.go) [c](none.md#x)", 2, 0},
 		{"binary", "cmd/gradnic/a.go", `package main; import "gradnic/control"`, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
