@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"gradnic/wire/inet"
+	"gradnic/wire/native"
 	"gradnic/wire/switchml"
 )
 
@@ -20,6 +21,10 @@ type batch struct {
 
 	sel  [batchRoom]uint16 // the frames that are still in the fast path
 	nsel int
+
+	msg  [batchRoom]native.View
+	nat  [batchRoom]uint16 // the frames with a native message
+	nnat int
 }
 
 // process runs the batch of one port through the port's function.
@@ -46,6 +51,7 @@ func (l *lane) runFunction(port int) {
 			l.handOff()
 		}
 		l.aggregate()
+		l.nativeFrames()
 	case Reflect:
 		l.reflect(port)
 	case Sink:
@@ -65,6 +71,7 @@ func (l *lane) runFunction(port int) {
 func (l *lane) parse() {
 	b := &l.batch
 	nsel := 0
+	b.nnat = 0
 	mac, ip := l.cfg.MAC, l.cfg.IP
 	for i := range b.n {
 		p := &b.pkt[i]
@@ -90,6 +97,10 @@ func (l *lane) parse() {
 			l.answerOther(i, frame, p)
 			continue
 		}
+		if p.DstPort == native.Port {
+			l.parseNative(i)
+			continue
+		}
 		if !switchml.IsPort(p.DstPort) {
 			l.drop(i, UnknownPort)
 			continue
@@ -104,6 +115,19 @@ func (l *lane) parse() {
 		nsel++
 	}
 	b.nsel = nsel
+}
+
+// parseNative reads frame i as a native message.
+func (l *lane) parseNative(i int) {
+	b := &l.batch
+	v, f := native.Validate(b.pkt[i].Payload)
+	if f != native.OK {
+		l.drop(i, reasonNative+Reason(f))
+		return
+	}
+	b.msg[i] = v
+	b.nat[b.nnat] = uint16(i)
+	b.nnat++
 }
 
 // match finds the worker of each message, and checks what the job allows.

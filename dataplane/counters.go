@@ -19,6 +19,7 @@ const (
 	cBatches
 	cKicks
 	cFillPosted
+	cReclaimed
 	cDrops
 	cReplicaDrops = cDrops + numReasons
 	numCounters   = cReplicaDrops + numReasons
@@ -108,6 +109,7 @@ func (c *portCounts) counters() Counters {
 		ReplicaDrops: byReason(c[cReplicaDrops : cReplicaDrops+numReasons]),
 		Transmitted:  c[cTransmitted],
 		Completed:    c[cCompleted],
+		Reclaimed:    c[cReclaimed],
 		Batches:      c[cBatches],
 		Kicks:        c[cKicks],
 	}

@@ -1,5 +1,7 @@
 package dataplane
 
+import "gradnic/wire/native"
+
 // A frame is handed to the lane that owns its slot as a descriptor; that lane parses and matches it again, since its
 // tables are its own. The chunk comes home through another ring, which has room for every chunk of the home lane
 // and so is never full.
@@ -16,14 +18,36 @@ func (l *lane) handOff() {
 			nsel++
 			continue
 		}
-		p := &l.peers[owner]
-		if p.nout == len(p.out) {
-			l.flushHandoff(p)
-		}
-		p.out[p.nout] = handoff{b.desc[i], uint32(b.port[i])}
-		p.nout++
+		l.giveTo(owner, i)
 	}
 	b.nsel = nsel
+
+	nnat := 0
+	for _, s := range b.nat[:b.nnat] {
+		i := int(s)
+		owner := 0 // it leads
+		if k := b.msg[i].Kind(); k != native.Report && k != native.Leave {
+			owner = int(b.msg[i].Slot()) % len(l.lanes)
+		}
+		if owner == l.id {
+			b.nat[nnat] = s
+			nnat++
+			continue
+		}
+		l.giveTo(owner, i)
+	}
+	b.nnat = nnat
+}
+
+// giveTo queues frame i of the batch for another lane.
+func (l *lane) giveTo(owner, i int) {
+	b := &l.batch
+	p := &l.peers[owner]
+	if p.nout == len(p.out) {
+		l.flushHandoff(p)
+	}
+	p.out[p.nout] = handoff{b.desc[i], uint32(b.port[i])}
+	p.nout++
 }
 
 func (l *lane) flushHandoff(p *peer) {
@@ -113,6 +137,7 @@ func (l *lane) fromPeers() int {
 		l.parse()
 		l.match()
 		l.aggregate()
+		l.nativeFrames()
 	}
 	return work
 }

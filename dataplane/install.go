@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gradnic/aggregation"
+	"gradnic/aggregation/recovery"
 	"gradnic/multicast"
 	"gradnic/wire/inet"
 	"gradnic/wire/switchml"
@@ -26,6 +27,10 @@ type laneJob struct {
 	workers   []laneWorker     // by rank
 
 	results, resent, wrapped uint64
+
+	native    *laneNative // nil for switchml
+	multicast *MulticastSpec
+	fixed     []bool // by rank: its port was given
 }
 
 // laneWorker is what one lane has seen of a worker.
@@ -60,8 +65,11 @@ func (l *lane) join(j *laneJob, w *laneWorker, rank, port int) {
 
 func (j *laneJob) setGroup(g *multicast.Group) {
 	j.group = g
-	if !j.shared {
+	switch {
+	case !j.shared:
 		j.copies = g.Copies()
+	case j.native != nil:
+		j.spreadGroup(j.multicast)
 	}
 }
 
@@ -74,6 +82,10 @@ func (n *NIC) newLaneJobs(s *JobSpec) ([]*laneJob, error) {
 	group, err := multicast.NewGroup(s.Workers, members...)
 	if err != nil {
 		return nil, err
+	}
+	var co *recovery.Coordinator
+	if s.Native != nil {
+		co = recovery.New(s.Workers, s.Slots, n.newEpoch)
 	}
 	jobs := make([]*laneJob, len(n.lanes))
 	for i := range jobs {
@@ -88,8 +100,16 @@ func (n *NIC) newLaneJobs(s *JobSpec) ([]*laneJob, error) {
 		for r := range j.workers {
 			j.workers[r].port = multicast.Unknown
 		}
+		if s.Native != nil {
+			j.native = n.newLaneNative(s, i, co)
+			j.frameLen = 0
+			j.fixed = make([]bool, s.Workers)
+			for _, m := range s.Members {
+				j.fixed[m.Rank] = m.Port != multicast.Unknown
+			}
+		}
 		if m := s.Multicast; m != nil {
-			j.shared = true
+			j.shared, j.multicast = true, m
 			j.receivers = len(m.Ports)
 			for _, p := range m.Ports {
 				j.copies = append(j.copies, multicast.Copy{Rank: -1, Port: p, MAC: m.MAC, IP: m.IP, UDPPort: m.Port})
@@ -103,10 +123,14 @@ func (n *NIC) newLaneJobs(s *JobSpec) ([]*laneJob, error) {
 
 // poolSpec is the pool of one lane: its share of the slots, rounded up.
 func (n *NIC) poolSpec(s *JobSpec) aggregation.Spec {
-	return aggregation.Spec{
-		Rule: aggregation.SwitchML, Workers: s.Workers, Elements: s.Elements, Exponents: 2,
-		Slots: (s.Slots + len(n.lanes) - 1) / len(n.lanes),
+	slots := (s.Slots + len(n.lanes) - 1) / len(n.lanes)
+	if x := s.Native; x != nil {
+		return aggregation.Spec{
+			Rule: aggregation.Rounds, Workers: s.Workers, Elements: s.Elements, Slots: slots,
+			Type: x.Type, ByteOrder: aggregation.LittleEndian, Op: x.Op, Order: x.Order, Policy: x.Policy,
+		}
 	}
+	return aggregation.Spec{Rule: aggregation.SwitchML, Workers: s.Workers, Elements: s.Elements, Exponents: 2, Slots: slots}
 }
 
 func (w WorkerSpec) member() multicast.Member {
@@ -115,13 +139,16 @@ func (w WorkerSpec) member() multicast.Member {
 
 // checkWorkers refuses addresses that another worker has, and ports that do not exist. A worker is known by its
 // addresses alone, so they belong to one rank of one job.
-func (n *NIC) checkWorkers(name string, workers []WorkerSpec) error {
+func (n *NIC) checkWorkers(name string, workers []WorkerSpec, isNative bool) error {
 	type address struct {
 		mac inet.MAC
 		ip  inet.Addr
 	}
 	owner := map[address]string{}
 	for _, j := range n.jobs {
+		if j.spec.Native != nil {
+			continue // there the message says job and rank
+		}
 		for _, m := range j.spec.Members {
 			owner[address{m.MAC, m.IP}] = fmt.Sprintf("rank %d of job %s", m.Rank, j.spec.Name)
 		}
@@ -129,6 +156,9 @@ func (n *NIC) checkWorkers(name string, workers []WorkerSpec) error {
 	for _, w := range workers {
 		if w.Port < multicast.Unknown || w.Port >= len(n.ports) {
 			return fmt.Errorf("job %s: rank %d: port %d: legal are -1 (learn) to %d", name, w.Rank, w.Port, len(n.ports)-1)
+		}
+		if isNative {
+			continue
 		}
 		a := address{w.MAC, w.IP}
 		if o, ok := owner[a]; ok {
@@ -154,8 +184,13 @@ func (n *NIC) InstallJob(s JobSpec) error {
 		return fmt.Errorf("install job %s: %w", s.Name, ErrJobExists)
 	}
 	s.Members = slices.Clone(s.Members)
-	if err := n.checkWorkers(s.Name, s.Members); err != nil {
+	if err := n.checkWorkers(s.Name, s.Members, s.Native != nil); err != nil {
 		return err
+	}
+	if s.Native != nil {
+		if err := n.admitNative(&s); err != nil {
+			return err
+		}
 	}
 	if m := s.Multicast; m != nil {
 		c := *m
@@ -192,7 +227,7 @@ func (n *NIC) AddWorker(name string, w WorkerSpec) error {
 	members := slices.DeleteFunc(slices.Clone(j.spec.Members), func(m WorkerSpec) bool { return m.Rank == w.Rank })
 	old := j.spec.Members
 	j.spec.Members = members
-	if err := n.checkWorkers(name, []WorkerSpec{w}); err != nil {
+	if err := n.checkWorkers(name, []WorkerSpec{w}, j.spec.Native != nil); err != nil {
 		j.spec.Members = old
 		return err
 	}
@@ -206,6 +241,12 @@ func (n *NIC) AddWorker(name string, w WorkerSpec) error {
 	j.spec.Members = members
 	n.onLanes(func(l *lane) {
 		lj := j.lanes[l.id]
+		if lj.native != nil {
+			lj.fixed[w.Rank] = w.Port != multicast.Unknown
+			if lj.native.lead != nil {
+				lj.native.lead.given[w.Rank] = true
+			}
+		}
 		if g, err := lj.group.With(w.member()); err == nil {
 			lj.setGroup(g)
 		}
@@ -250,8 +291,9 @@ func (n *NIC) ResetJob(name string) error {
 func (n *NIC) applyTables() {
 	names := n.jobNames()
 	type tables struct {
-		jobs  []*laneJob
-		match *matchTable
+		jobs    []*laneJob
+		match   *matchTable
+		natives []*laneJob // by number
 	}
 	built := make([]tables, len(n.lanes))
 	for i := range built {
@@ -261,13 +303,18 @@ func (n *NIC) applyTables() {
 		}
 		t.match = newMatchTable(t.jobs)
 		for k, name := range names {
+			if x := t.jobs[k].native; x != nil {
+				t.natives = append(t.natives, make([]*laneJob, max(0, int(x.id)+1-len(t.natives)))...)
+				t.natives[x.id] = t.jobs[k]
+				continue
+			}
 			for _, m := range n.jobs[name].spec.Members {
 				t.match.insert(m.MAC, m.IP, m.Rank, t.jobs[k])
 			}
 		}
 	}
 	n.onLanes(func(l *lane) {
-		l.jobs, l.table = built[l.id].jobs, built[l.id].match
+		l.jobs, l.table, l.natives = built[l.id].jobs, built[l.id].match, built[l.id].natives
 	})
 }
 
@@ -310,6 +357,7 @@ func (n *NIC) status(j *job) JobStatus {
 		missing              []bool
 		results, resent      uint64
 		wrapped              uint64
+		state                *NativeStatus
 	}
 	shares := make([]share, len(n.lanes))
 	n.onLanes(func(l *lane) {
@@ -326,6 +374,9 @@ func (n *NIC) status(j *job) JobStatus {
 			return true
 		})
 		s.results, s.resent, s.wrapped = lj.results, lj.resent, lj.pool.Wrapped()
+		if lj.native != nil && lj.native.lead != nil {
+			s.state = lj.nativeStatus()
+		}
 	})
 
 	st := JobStatus{JobSpec: j.spec, Missing: []int{}}
@@ -339,6 +390,7 @@ func (n *NIC) status(j *job) JobStatus {
 		w.MAC, w.IP, w.Port, w.Known = m.MAC, m.IP, m.Port, true
 	}
 	st.Use.Total = j.spec.Slots * aggregation.Versions
+	st.State = shares[0].state
 	missing := make([]bool, j.spec.Workers)
 	for _, s := range shares {
 		st.Use.Waiting += s.collecting

@@ -43,26 +43,30 @@ type JobSpec struct {
 	Name     string `json:"name"`
 	Tenant   string `json:"tenant,omitempty"`
 	Protocol string `json:"protocol"` // "" means switchml
-	// Workers is the number of workers, 1 to MaxWorkers.
+	// Workers is the number of workers, 1 to MaxWorkers, or to MaxNativeWorkers.
 	Workers int `json:"workers"`
-	// Elements is the number of int32 a frame carries, 64 or 256.
+	// Elements is the number of values a frame carries: 64 or 256 for switchml, what a chunk takes for native.
 	Elements int `json:"elements"`
 	// Slots is the number of slots, 1 to MaxSlots, each in two sets; 0 means DefaultSlots.
 	Slots int `json:"slots"`
-	// Members are the workers known from the start; AddWorker adds others.
+	// Members are the workers known from the start; AddWorker adds others. A native job learns those that are
+	// not given from their reports.
 	Members []WorkerSpec `json:"members"`
 	// Multicast, if set, sends one frame a port for each result instead of one a worker. Workers that ask again
 	// for a result still get it alone.
 	Multicast *MulticastSpec `json:"multicast,omitempty"`
+	// Native is for protocol native; nil means its zero value.
+	Native *NativeSpec `json:"native,omitempty"`
 }
 
 // MulticastSpec is where the one frame for all workers of a port goes.
 type MulticastSpec struct {
 	MAC inet.MAC  `json:"mac"`
 	IP  inet.Addr `json:"ip"`
-	// Port is the UDP destination port; 0 takes the source port of the message that completed the slot.
+	// Port is the UDP destination port; 0 takes the source port of the message that completed the slot, or for
+	// native the protocol's own.
 	Port uint16 `json:"port"`
-	// Ports are the indices of the NIC's ports, one frame each.
+	// Ports are the indices of the NIC's ports, one frame each. Empty means, for native, those with members.
 	Ports []int `json:"ports"`
 }
 
@@ -73,8 +77,14 @@ func (s *JobSpec) setDefaults() error {
 	if s.Protocol == "" {
 		s.Protocol = ProtocolSwitchML
 	}
+	if s.Protocol == ProtocolNative {
+		return s.setNativeDefaults()
+	}
 	if s.Protocol != ProtocolSwitchML {
-		return fmt.Errorf("job %s: protocol %q: legal is %s", s.Name, s.Protocol, ProtocolSwitchML)
+		return fmt.Errorf("job %s: protocol %q: legal are %s and %s", s.Name, s.Protocol, ProtocolSwitchML, ProtocolNative)
+	}
+	if s.Native != nil {
+		return fmt.Errorf("job %s: protocol %s has no native part", s.Name, s.Protocol)
 	}
 	if s.Workers < 1 || s.Workers > MaxWorkers {
 		return fmt.Errorf("job %s: %d workers: legal are 1 to %d", s.Name, s.Workers, MaxWorkers)
@@ -130,4 +140,6 @@ type JobStatus struct {
 	Results uint64 `json:"results"`
 	Resent  uint64 `json:"resent"`
 	Wrapped uint64 `json:"wrapped"`
+	// State is there for native jobs.
+	State *NativeStatus `json:"state,omitempty"`
 }

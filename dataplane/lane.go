@@ -32,13 +32,16 @@ type lane struct {
 	chunks int    // a lane's chunks
 
 	free   []uint64 // stack of own free chunks
+	place  []uint16 // of all lanes, by chunk: the mark of the port whose kernel side had it last
+	shift  uint     // of an address, to its chunk's number
 	queues []laneQueue
 	ports  []lanePort
 	counts []portCounts
 	lane   [numLaneCounters]uint64
 
-	jobs  []*laneJob
-	table *matchTable
+	jobs    []*laneJob
+	table   *matchTable
+	natives []*laneJob // by their number on the wire
 
 	batch   batch
 	values  [valuesSize]byte // of a result, in wire order
@@ -67,10 +70,11 @@ type lane struct {
 type laneQueue struct {
 	queue
 	port    int
-	target  int // chunks to keep in the fill ring
-	filled  int // chunks in the fill ring or on their way through the kernel
-	limit   int // most frames posted and not completed
-	sending int // frames posted and not completed
+	mark    uint16 // of the port, for place
+	target  int    // chunks to keep in the fill ring
+	filled  int    // chunks in the fill ring or on their way through the kernel
+	limit   int    // most frames posted and not completed
+	sending int    // frames posted and not completed
 	failed  bool
 	stalled int // kicks in a row that moved nothing
 }
@@ -141,24 +145,8 @@ func (l *lane) run(wg *sync.WaitGroup) {
 // round takes one batch from each queue through all stages, and returns false when there was nothing to do.
 func (l *lane) round() bool {
 	work := 0
-	b := &l.batch
 	for i := range l.queues {
-		q := &l.queues[i]
-		n := q.Receive(b.desc[:BatchSize])
-		if n == 0 {
-			continue
-		}
-		if work == 0 {
-			l.updateNow()
-		}
-		work += n
-		q.filled -= n
-		c := &l.counts[q.port]
-		c[cReceived] += uint64(n)
-		c[cBatches]++
-		b.n = n
-		l.process(q.port)
-		l.refill(q)
+		work += l.receive(&l.queues[i], work == 0)
 	}
 	if len(l.peers) > 1 {
 		work += l.fromPeers()
@@ -168,6 +156,26 @@ func (l *lane) round() bool {
 	}
 	work += l.flush()
 	return work > 0
+}
+
+// receive takes one batch from a queue through all stages. first is true when the round has not read the clock yet.
+func (l *lane) receive(q *laneQueue, first bool) int {
+	b := &l.batch
+	n := q.Receive(b.desc[:BatchSize])
+	if n == 0 {
+		return 0
+	}
+	if first {
+		l.updateNow()
+	}
+	q.filled -= n
+	c := &l.counts[q.port]
+	c[cReceived] += uint64(n)
+	c[cBatches]++
+	b.n = n
+	l.process(q.port)
+	l.refill(q)
+	return n
 }
 
 // flush sends what the round has made, takes back what was sent and fills up the receive rings.
@@ -222,13 +230,18 @@ func (l *lane) refill(q *laneQueue) {
 	if want <= 0 {
 		return
 	}
-	n := q.Fill(l.free[len(l.free)-want:])
+	top := l.free[len(l.free)-want:]
+	n := q.Fill(top)
 	if n == 0 {
 		return
 	}
+	place, shift := l.place, l.shift&63
+	for _, a := range top[:n] {
+		place[a>>shift] = q.mark
+	}
 	// Fill takes from the front of what it is given; what is left must be the stack's top again.
 	if n < want {
-		copy(l.free[len(l.free)-want:], l.free[len(l.free)-want+n:])
+		copy(top, top[n:])
 	}
 	l.free = l.free[:len(l.free)-n]
 	q.filled += n

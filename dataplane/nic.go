@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type NIC struct {
 	epoch time.Time
 	ports []*port
 	lanes []*lane
+	place []uint16 // by chunk, see reclaim
 	wg    sync.WaitGroup
 
 	mu    sync.Mutex // the control side: everything below, and the lanes while they do not run
@@ -31,6 +33,9 @@ type NIC struct {
 	jobs  map[string]*job
 	umem  *xdp.UMEM
 	last  Snapshot // taken by Stop, after which the kernel cannot be asked
+
+	supervisor *supervisor // nil when there is nothing to watch
+	newEpoch   func() uint32
 }
 
 // New makes a NIC with these ports, whose index is their place in the list. Nothing is opened before Start.
@@ -41,14 +46,14 @@ func New(cfg Config, ports ...PortSpec) (*NIC, error) {
 	if err := checkPorts(ports); err != nil {
 		return nil, err
 	}
-	n := &NIC{cfg: cfg, epoch: time.Now(), jobs: map[string]*job{}}
+	n := &NIC{cfg: cfg, epoch: time.Now(), jobs: map[string]*job{}, newEpoch: randomEpoch}
 	for i, s := range ports {
 		n.ports = append(n.ports, &port{index: i, spec: s, name: s.portName(), kind: s.portKind()})
 	}
 	for i := range cfg.Lanes {
 		l := &lane{
 			id: i, cpu: -1, cfg: &n.cfg, log: cfg.Logger, epoch: n.epoch, eventfd: -1,
-			chunk: uint64(cfg.ChunkSize), ports: make([]lanePort, len(ports)), counts: make([]portCounts, len(ports)),
+			chunk: uint64(cfg.ChunkSize), shift: uint(bits.TrailingZeros(uint(cfg.ChunkSize))), ports: make([]lanePort, len(ports)), counts: make([]portCounts, len(ports)),
 			pub: newPublished(len(ports)),
 		}
 		if len(cfg.CPUs) > 0 {
@@ -100,6 +105,7 @@ func (n *NIC) Start(ctx context.Context) error {
 		go l.run(&n.wg)
 	}
 	for _, p := range n.ports {
+		p.state = StateUp
 		n.cfg.Logger.Info("port open", "port", p.name, "kind", p.kind, "mode", p.open.mode, "queues", len(p.open.queues))
 	}
 	return nil
@@ -115,15 +121,15 @@ func (n *NIC) openAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.place = make([]uint16, n.umem.Chunks())
 	if huge, why := n.umem.HugePages(); n.cfg.HugePages && !huge {
 		n.cfg.Logger.Warn("no huge pages, ordinary ones are used", "err", why)
 	}
-	env := &environment{cfg: &n.cfg, umem: n.umem, wake: func(lane int) { n.lanes[lane].wake() }}
 	for _, p := range n.ports {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("start: %w", err)
 		}
-		if p.open, err = p.spec.open(env); err != nil {
+		if p.open, err = p.spec.open(n.environment(p)); err != nil {
 			return fmt.Errorf("port %s: %w", p.name, err)
 		}
 	}
@@ -148,7 +154,7 @@ func (n *NIC) openAll(ctx context.Context) error {
 			return fmt.Errorf("port %s: %w", p.name, err)
 		}
 	}
-	return nil
+	return n.startSupervisor()
 }
 
 // countQueues asks every port how many queues it will have and returns the chunks that a lane needs.
@@ -159,16 +165,31 @@ func (n *NIC) countQueues() (perLane int, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("port %s: %w", p.name, err)
 		}
-		if q < len(n.lanes) {
-			return 0, fmt.Errorf("port %s: %d queues for %d lanes: each lane needs a queue of every port (ethtool -L %s combined %d, or fewer lanes)", p.name, q, len(n.lanes), p.name, len(n.lanes))
+		if err := n.enoughQueues(p, q); err != nil {
+			return 0, fmt.Errorf("port %s: %w", p.name, err)
 		}
-		most += (q + len(n.lanes) - 1) / len(n.lanes)
+		a := (q + len(n.lanes) - 1) / len(n.lanes)
+		p.budget = a * n.cfg.FramesPerQueue
+		most += a
 	}
 	perLane = most*n.cfg.FramesPerQueue + 2*BatchSize + len(n.ports)*maxHeld
 	if len(n.lanes) > 1 {
 		perLane += n.handoffSize()
 	}
 	return perLane, nil
+}
+
+// enoughQueues refuses a port with fewer queues than there are lanes.
+func (n *NIC) enoughQueues(p *port, queues int) error {
+	if queues < len(n.lanes) {
+		return fmt.Errorf("%d queues for %d lanes: each lane needs a queue of every port (ethtool -L %s combined %d, or fewer lanes)", queues, len(n.lanes), p.name, len(n.lanes))
+	}
+	return nil
+}
+
+// environment is what a port is opened in.
+func (n *NIC) environment(p *port) *environment {
+	return &environment{cfg: &n.cfg, umem: n.umem, budget: p.budget, wake: func(lane int) { n.lanes[lane].wake() }}
 }
 
 // handoffSize is the capacity of the ring from one lane to another.
@@ -184,20 +205,12 @@ func (n *NIC) deal(l *lane, perLane int) {
 	for i := perLane - 1; i >= 0; i-- {
 		l.free = append(l.free, base+uint64(i)*l.chunk)
 	}
-	l.queues = nil
+	l.place = n.place
+	var queues []laneQueue
 	for _, p := range n.ports {
-		for q := l.id; q < len(p.open.queues); q += len(n.lanes) {
-			l.queues = append(l.queues, laneQueue{
-				queue: p.open.queues[q], port: p.index,
-				target: n.cfg.FramesPerQueue / 2, limit: n.cfg.FramesPerQueue / 2,
-			})
-		}
+		queues = append(queues, l.newQueues(p, p.open)...)
 	}
-	for i := range l.queues {
-		if p := &l.ports[l.queues[i].port]; p.egress == nil {
-			p.egress = &l.queues[i]
-		}
-	}
+	l.setQueues(queues)
 	if len(n.lanes) > 1 {
 		l.peers = make([]peer, len(n.lanes))
 		for i := range l.peers {
@@ -212,6 +225,7 @@ func (n *NIC) deal(l *lane, perLane int) {
 // Stop ends ingress, lets the lanes finish what is in flight (for Config.Drain at most, or until the context is
 // done), and closes everything; netdevs are left as they were found. It is idempotent.
 func (n *NIC) Stop(ctx context.Context) error {
+	n.stopSupervisor()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.state == stopped {

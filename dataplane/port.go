@@ -3,6 +3,7 @@ package dataplane
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"gradnic/xdp"
 )
@@ -26,11 +27,16 @@ type environment struct {
 	umem *xdp.UMEM
 	// wake wakes the lane of this number when it sleeps.
 	wake func(lane int)
+	// budget is how many chunks each lane has for the port's queues; 0 is FramesPerQueue for each.
+	budget int
+	// bindTimeout bounds the wait for a queue that is being let go; 0 is xdp's default.
+	bindTimeout time.Duration
 }
 
 // openPort is a port that is open. The functions are called by the NIC's control side, never by a lane.
 type openPort struct {
 	queues   []queue
+	depth    int // chunks a queue, half for each direction; 0 means Config.FramesPerQueue
 	mode     string
 	zeroCopy bool
 	// attach starts ingress, detach stops it and leaves the queues alone; close ends the queues. Each may be
@@ -42,6 +48,8 @@ type openPort struct {
 	statistics func() (KernelStatistics, error)
 	// steering reads the steering program's counters; nil when there is none.
 	steering func() (xdp.Counters, error)
+	// netdev is what the queues were opened on, for the supervisor; zero for other ports.
+	netdev netdev
 }
 
 // queue is one queue of a port as its lane sees it, with the meaning of AF_XDP's four rings. Every call takes a
@@ -76,6 +84,14 @@ type port struct {
 	open     *openPort
 	function Function
 	impair   *impairState
+	budget   int // chunks that each lane has for the port
+
+	state    PortState
+	why      string // it is not up
+	rebuilds uint64
+	// What closed sockets and steering programs have counted.
+	pastKernel   KernelStatistics
+	pastSteering xdp.Counters
 }
 
 // impairState is a port's impairment as all lanes share it: the k-th frame counts over all of a port's queues.

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"net"
 
 	"github.com/safchain/ethtool"
@@ -52,7 +53,7 @@ func (p XDPPort) inNamespace(f func() error) error {
 	return p.Namespace(f)
 }
 
-// queueCount asks the netdev. A driver that does not say has one queue.
+// queueCount asks the netdev.
 func (p XDPPort) queueCount(int) (int, error) {
 	have := 0
 	err := p.inNamespace(func() error {
@@ -64,18 +65,29 @@ func (p XDPPort) queueCount(int) (int, error) {
 			return fmt.Errorf("ethtool: %w", err)
 		}
 		defer e.Close()
-		c, err := e.GetChannels(p.Interface)
-		switch {
-		case err == nil:
-			have = int(max(c.RxCount, c.CombinedCount))
-		case !errors.Is(err, unix.EOPNOTSUPP):
-			return fmt.Errorf("ethtool channels of %s: %w", p.Interface, err)
-		}
-		return nil
+		have, err = receiveQueues(e, p.Interface)
+		return err
 	})
 	if err != nil {
 		return 0, err
 	}
+	return p.queuesOf(have)
+}
+
+// receiveQueues asks a netdev for its receive queues; 0 when the driver does not say.
+func receiveQueues(e *ethtool.Ethtool, iface string) (int, error) {
+	c, err := e.GetChannels(iface)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("ethtool channels of %s: %w", iface, err)
+	}
+	return int(max(c.RxCount, c.CombinedCount)), nil
+}
+
+// queuesOf is how many queues to open of a netdev that has this many. A driver that does not say has one.
+func (p XDPPort) queuesOf(have int) (int, error) {
 	if have == 0 {
 		have = max(1, p.Queues)
 	}
@@ -112,6 +124,10 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 	if err != nil {
 		return nil, err
 	}
+	depth, err := depthOf(e, n)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", p.Interface, err)
+	}
 	o := &xdpOpen{spec: p, cfg: e.cfg, address: -1}
 	err = p.inNamespace(func() error {
 		ifi, err := net.InterfaceByName(p.Interface)
@@ -123,13 +139,18 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 			return fmt.Errorf("interface %s: MTU %d makes frames of %d bytes, a chunk of %d takes %d (ip link set %s mtu %d, or larger chunks)",
 				p.Interface, ifi.MTU, ifi.MTU+inet.EthernetLen, e.cfg.ChunkSize, limit, p.Interface, limit-inet.EthernetLen)
 		}
-		half := e.cfg.FramesPerQueue / 2
+		half := depth / 2
+		budget := p.TxBudget
+		if budget > half {
+			budget = half
+		}
 		for q := range n {
 			s, err := e.umem.Open(xdp.SocketOptions{
 				IfIndex: ifi.Index, Queue: q,
 				// Receive becomes visible before the fill slots are released: twice the frames it must hold.
 				FillSize: 2 * half, RxSize: half, TxSize: half, CompletionSize: half,
-				ForceCopy: p.ForceCopy, ForceZeroCopy: p.ForceZeroCopy, TxBudget: p.TxBudget,
+				ForceCopy: p.ForceCopy, ForceZeroCopy: p.ForceZeroCopy, TxBudget: budget,
+				BindTimeout: e.bindTimeout,
 			})
 			if err != nil {
 				return err
@@ -142,6 +163,7 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 		return nil, errors.Join(err, o.close())
 	}
 	open := &openPort{
+		depth: depth, netdev: netdev{o.ifindex, n, o.steering.ProgramID(), e.umem.MaxFrame()},
 		mode: o.steering.Mode().String(), zeroCopy: o.sockets[0].ZeroCopy(),
 		attach: o.attach, detach: o.detach, close: o.close, statistics: o.statistics, steering: o.steering.Counters,
 	}
@@ -152,6 +174,20 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 		open.queues = append(open.queues, xdpQueue{s})
 	}
 	return open, nil
+}
+
+// depthOf shares a port's chunks among its queues. A netdev that has got more queues than it had when the memory was
+// made has shallower ones.
+func depthOf(e *environment, queues int) (int, error) {
+	if e.budget == 0 {
+		return e.cfg.FramesPerQueue, nil
+	}
+	each := e.budget / ((queues + e.cfg.Lanes - 1) / e.cfg.Lanes)
+	depth := min(e.cfg.FramesPerQueue, 1<<(bits.Len(uint(each))-1))
+	if depth < MinFramesPerQueue {
+		return 0, fmt.Errorf("%d queues: there are frames for %d a queue, %d are needed: start again, or with more frames a queue", queues, each, MinFramesPerQueue)
+	}
+	return depth, nil
 }
 
 // load attaches the program, which takes nothing yet, and binds the sockets to it.

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"gradnic/aggregation"
 	"gradnic/wire/inet"
+	"gradnic/wire/native"
 	"gradnic/wire/switchml"
 )
 
@@ -14,7 +15,8 @@ type Reason uint8
 const (
 	reasonInet     = 0
 	reasonSwitchML = reasonInet + Reason(inet.NumFaults)
-	reasonOutcome  = reasonSwitchML + Reason(switchml.NumFaults)
+	reasonNative   = reasonSwitchML + Reason(switchml.NumFaults)
+	reasonOutcome  = reasonNative + Reason(native.NumFaults)
 	reasonOwn      = reasonOutcome + Reason(aggregation.NumOutcomes)
 )
 
@@ -33,6 +35,9 @@ const (
 	ImpairedIngress                    // lost on purpose before anything looked at it
 	ImpairedEgress                     // lost on purpose on its way out
 	Chained                            // one piece of a frame larger than a chunk
+	UnknownJob                         // a native message of a job that there is not
+	WrongType                          // a native message of another element type than the job's
+	WrongDirection                     // a native message that only the network sends
 
 	numReasons = int(iota + reasonOwn)
 )
@@ -40,6 +45,7 @@ const (
 var ownNames = [...]string{
 	"not-for-us", "unknown-protocol", "unknown-port", "unknown-worker", "wrong-size", "handoff-full", "tx-full",
 	"no-frame", "port-unknown", "port-broken", "impaired-ingress", "impaired-egress", "chained",
+	"unknown-job", "wrong-type", "wrong-direction",
 }
 
 // String returns the reason's name.
@@ -47,8 +53,10 @@ func (r Reason) String() string {
 	switch {
 	case r < reasonSwitchML:
 		return inet.Fault(r - reasonInet).String()
-	case r < reasonOutcome:
+	case r < reasonNative:
 		return switchml.Fault(r - reasonSwitchML).String()
+	case r < reasonOutcome:
+		return native.Fault(r - reasonNative).String()
 	case r < reasonOwn:
 		return aggregation.Outcome(r - reasonOutcome).String()
 	case int(r) < numReasons:
@@ -61,7 +69,7 @@ func (r Reason) String() string {
 func Reasons() []string {
 	var names []string
 	for r := Reason(0); int(r) < numReasons; r++ {
-		if r == reasonInet || r == reasonSwitchML || (r >= reasonOutcome && r <= reasonOutcome+Reason(aggregation.Duplicate)) {
+		if r == reasonInet || r == reasonSwitchML || r == reasonNative || (r >= reasonOutcome && r <= reasonOutcome+Reason(aggregation.Duplicate)) {
 			continue
 		}
 		names = append(names, r.String())

@@ -39,6 +39,9 @@ type Counters struct {
 	// Transmitted is the number of frames posted to transmit rings, Completed those that came back.
 	Transmitted uint64 `json:"transmitted"`
 	Completed   uint64 `json:"completed"`
+	// Reclaimed is the number of frames that were posted and neither reported sent nor not, when their socket was
+	// closed because its netdev was gone or had changed.
+	Reclaimed uint64 `json:"reclaimed"`
 
 	// Batches is the number of non-empty receive batches.
 	Batches uint64 `json:"batches"`
@@ -83,6 +86,11 @@ type PortSnapshot struct {
 	ZeroCopy bool   `json:"zero_copy,omitempty"`
 	Function string `json:"function"`
 	Queues   int    `json:"queues"`
+	// State is up, down, rebuilding or broken; Why says why it is not up. Rebuilds counts how often the port got
+	// new sockets.
+	State    PortState `json:"state"`
+	Why      string    `json:"why,omitempty"`
+	Rebuilds uint64    `json:"rebuilds"`
 	Counters
 	// Kernel has the kernel's own statistics of the port's sockets, summed. They count what was lost before
 	// it was received, and are shown beside the drops, never in them.
@@ -102,6 +110,15 @@ type KernelStatistics struct {
 	FillRingEmpty   uint64 `json:"fill_ring_empty"`
 	TxRingEmpty     uint64 `json:"tx_ring_empty"`
 	StatisticsError string `json:"error,omitempty"`
+}
+
+func (k *KernelStatistics) sum(o KernelStatistics) {
+	k.RxDropped += o.RxDropped
+	k.RxInvalid += o.RxInvalid
+	k.TxInvalid += o.TxInvalid
+	k.RxRingFull += o.RxRingFull
+	k.FillRingEmpty += o.FillRingEmpty
+	k.TxRingEmpty += o.TxRingEmpty
 }
 
 func (k *KernelStatistics) add(s xdp.Statistics) {
@@ -225,7 +242,7 @@ func frames(c *portCounts, l *[numLaneCounters]uint64) Frames {
 	return Frames{
 		Free:     l[lFree],
 		Fill:     c[cFillPosted] - c[cReceived],
-		Transmit: c[cTransmitted] - c[cCompleted],
+		Transmit: c[cTransmitted] - c[cCompleted] - c[cReclaimed],
 		Handoff:  l[lHandedOut] - l[lHandedIn] + l[lHomeOut] - l[lHomeIn],
 		Held:     l[lHeld],
 	}
@@ -237,22 +254,30 @@ func (n *NIC) askPort(p *port, ps *PortSnapshot) {
 	if o == nil {
 		return
 	}
+	ps.State, ps.Why, ps.Rebuilds = p.state, p.why, p.rebuilds
 	ps.Mode, ps.ZeroCopy, ps.Queues = o.mode, o.zeroCopy, len(o.queues)
+	ps.Kernel = p.pastKernel
+	steering := p.pastSteering
 	if o.statistics != nil {
 		k, err := o.statistics()
 		if err != nil {
-			k.StatisticsError = err.Error()
+			ps.Kernel.StatisticsError = err.Error()
 		}
-		ps.Kernel = k
+		ps.Kernel.sum(k)
 	}
 	if o.steering != nil {
 		if c, err := o.steering(); err == nil {
-			ps.Steering = map[string]uint64{}
 			for v, k := range c {
-				if k != 0 {
-					ps.Steering[xdp.Verdict(v).String()] = k
-				}
+				steering[v] += k
 			}
+		}
+	}
+	for v, k := range steering {
+		if k != 0 {
+			if ps.Steering == nil {
+				ps.Steering = map[string]uint64{}
+			}
+			ps.Steering[xdp.Verdict(v).String()] = k
 		}
 	}
 }

@@ -75,6 +75,13 @@ func (r *spsc[T]) len() int {
 	return int(head - tail)
 }
 
+// walk visits what is in the ring, while both sides are at rest.
+func (r *spsc[T]) walk(visit func(T)) {
+	for i := r.cons.tail.Load(); i != r.prod.head.Load(); i++ {
+		visit(r.buf[i&r.mask])
+	}
+}
+
 // empty is true when there is nothing to pop.
 func (r *spsc[T]) empty() bool { return r.prod.head.Load() == r.cons.tail.Load() }
 

@@ -71,6 +71,10 @@ func (l *lane) transmit(port int) {
 	for try := 0; ; try++ {
 		room := q.limit - q.sending
 		n := q.Transmit(t.desc[posted:min(t.n, posted+room)])
+		place, shift := l.place, l.shift&63
+		for _, d := range t.desc[posted : posted+n] {
+			place[d.Addr>>shift] = q.mark
+		}
 		q.sending += n
 		posted += n
 		l.kick(q)

@@ -114,12 +114,7 @@ func (l *lane) openEventfd() error {
 		return fmt.Errorf("eventfd of lane %d: %w", l.id, err)
 	}
 	l.eventfd = fd
-	l.poll = append(l.poll[:0], unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-	for i := range l.queues {
-		if fd := l.queues[i].FD(); fd >= 0 {
-			l.poll = append(l.poll, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-		}
-	}
+	l.setPoll()
 	return nil
 }
 

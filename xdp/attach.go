@@ -135,6 +135,11 @@ func (st *Steering) attach(o *AttachOptions) error {
 		switch {
 		case err == nil:
 			st.link, st.mode, st.ifindex, st.nativeErr = l, m, o.IfIndex, native
+			if info, err := st.program.Info(); err == nil {
+				if id, ok := info.ID(); ok {
+					st.programID = uint32(id)
+				}
+			}
 			return nil
 		case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
 			return whoIsThere(o.IfIndex, name, err)

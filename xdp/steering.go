@@ -35,6 +35,7 @@ type Steering struct {
 	link      link.Link
 	mode      Mode
 	ifindex   int
+	programID uint32
 	nativeErr error
 
 	settings bpf.SteerAddress
@@ -159,6 +160,9 @@ func (st *Steering) Mode() Mode { return st.mode }
 // NativeError tells why a program attached in Auto mode does not run in the driver;
 // nil when it does or was not asked to.
 func (st *Steering) NativeError() error { return st.nativeErr }
+
+// ProgramID is the program's id in the kernel, as `ip link` shows it; 0 when the kernel does not say.
+func (st *Steering) ProgramID() uint32 { return st.programID }
 
 // IfIndex is the netdev's index.
 func (st *Steering) IfIndex() int { return st.ifindex }

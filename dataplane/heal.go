@@ -1,0 +1,225 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// healEvery is how often the netdevs are looked at.
+	healEvery = 200 * time.Millisecond
+	// healRetry is how long a rebuild that failed is left alone.
+	healRetry = 500 * time.Millisecond
+	// rebindTimeout bounds the wait for a queue that is being let go; then the rebuild has failed and is tried again.
+	rebindTimeout = 500 * time.Millisecond
+)
+
+// PortState is how a port is.
+type PortState string
+
+// States of a port.
+const (
+	// StateUp receives and transmits. A reason that is shown nevertheless is a warning.
+	StateUp PortState = "up"
+	// StateDown has a netdev that is down, has no carrier, or does not exist. It works again once the netdev does.
+	StateDown PortState = "down"
+	// StateRebuilding is getting new sockets.
+	StateRebuilding PortState = "rebuilding"
+	// StateBroken cannot be rebuilt for a reason that is shown. It is tried again and again.
+	StateBroken PortState = "broken"
+)
+
+// watcher looks at what a port stands on. It is used by the supervisor alone.
+type watcher interface {
+	look(was netdev) (facts, error)
+	close() error
+}
+
+// netdev is what a port's sockets were opened on.
+type netdev struct {
+	index   int
+	queues  int
+	program uint32 // 0: not known
+	room    int    // bytes of the longest frame that the sockets take
+}
+
+// facts are what a watcher sees.
+type facts struct {
+	exists  bool
+	why     string // why frames cannot pass at the moment; "" when they can
+	note    string // what is not right although they can
+	rebuild string // why the port's sockets are of no use any more; "" when they are fine
+}
+
+// watched is a port under supervision.
+type watched struct {
+	port  *port
+	watch watcher
+	retry time.Time // of a rebuild that failed
+	since time.Time // when the port was retired, zero while it has sockets
+	said  string    // the last error, so that it is said once
+}
+
+// supervisor rebuilds ports whose netdevs have changed underneath. It lives from Start to Stop.
+type supervisor struct {
+	nic    *NIC
+	ports  []*watched
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// startSupervisor watches the ports that can be watched. n.mu is held.
+func (n *NIC) startSupervisor() error {
+	s := &supervisor{nic: n, done: make(chan struct{})}
+	for _, p := range n.ports {
+		spec, ok := p.spec.(interface{ watch() (watcher, error) })
+		if !ok {
+			continue
+		}
+		w, err := spec.watch()
+		if err != nil {
+			return errors.Join(fmt.Errorf("port %s: watch: %w", p.name, err), s.close())
+		}
+		s.ports = append(s.ports, &watched{port: p, watch: w})
+	}
+	if len(s.ports) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	n.supervisor = s
+	go s.run(ctx)
+	return nil
+}
+
+// stopSupervisor ends supervision. It is idempotent, and called without n.mu, which the supervisor takes.
+func (n *NIC) stopSupervisor() {
+	n.mu.Lock()
+	s := n.supervisor
+	n.mu.Unlock()
+	if s != nil {
+		s.cancel()
+		<-s.done
+	}
+}
+
+func (s *supervisor) close() error {
+	var errs []error
+	for _, w := range s.ports {
+		errs = append(errs, w.watch.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *supervisor) run(ctx context.Context) {
+	defer close(s.done)
+	defer func() {
+		if err := s.close(); err != nil {
+			s.nic.cfg.Logger.Warn("supervisor", "err", err)
+		}
+	}()
+	tick := time.NewTicker(healEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, w := range s.ports {
+			if ctx.Err() == nil {
+				s.tend(w)
+			}
+		}
+	}
+}
+
+// tend looks at one port and does what is to be done.
+func (s *supervisor) tend(w *watched) {
+	f, err := w.watch.look(w.port.open.netdev)
+	if err != nil {
+		s.complain(w, fmt.Errorf("look at the netdev: %w", err))
+		return
+	}
+	if w.since.IsZero() {
+		switch {
+		case f.exists && f.rebuild == "" && f.why == "":
+			s.set(w, StateUp, f.note)
+			return
+		case f.exists && f.rebuild == "":
+			s.set(w, StateDown, f.why)
+			return
+		}
+		state, why := StateRebuilding, f.rebuild
+		if !f.exists {
+			state, why = StateDown, f.why
+		}
+		s.set(w, state, why)
+		s.retire(w)
+	}
+	if !f.exists {
+		s.set(w, StateDown, f.why)
+		return
+	}
+	if time.Now().Before(w.retry) {
+		return
+	}
+	if err := s.nic.reopen(w.port); err != nil {
+		w.retry = time.Now().Add(healRetry)
+		s.set(w, StateBroken, err.Error())
+		return
+	}
+	s.nic.cfg.Logger.Info("port rebuilt", "port", w.port.name, "after", time.Since(w.since).Round(time.Millisecond))
+	w.since, w.retry = time.Time{}, time.Time{}
+	if f.why != "" {
+		s.set(w, StateDown, f.why)
+	} else {
+		s.set(w, StateUp, f.note)
+	}
+}
+
+// retire takes the port's sockets away.
+func (s *supervisor) retire(w *watched) {
+	w.since, w.retry = time.Now(), time.Time{}
+	s.nic.mu.Lock()
+	err := s.nic.retire(w.port)
+	w.port.rebuilds++
+	s.nic.mu.Unlock()
+	if err != nil {
+		s.complain(w, err)
+	}
+}
+
+func (s *supervisor) complain(w *watched, err error) {
+	if err.Error() != w.said {
+		w.said = err.Error()
+		s.nic.cfg.Logger.Warn("port", "port", w.port.name, "err", err)
+	}
+}
+
+// set records a port's state, and says it when it is another one, in one line.
+func (s *supervisor) set(w *watched, state PortState, why string) {
+	s.nic.mu.Lock()
+	p := w.port
+	same := p.state == state && p.why == why
+	p.state, p.why = state, why
+	s.nic.mu.Unlock()
+	if same {
+		return
+	}
+	log := s.nic.cfg.Logger
+	switch state {
+	case StateUp:
+		if why != "" {
+			log.Warn("port up", "port", p.name, "but", why)
+			break
+		}
+		log.Info("port up", "port", p.name)
+	case StateBroken:
+		log.Error("port broken", "port", p.name, "err", why)
+	default:
+		log.Warn("port "+string(state), "port", p.name, "why", why)
+	}
+}

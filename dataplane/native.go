@@ -1,0 +1,318 @@
+package dataplane
+
+import (
+	"math/bits"
+	"time"
+
+	"gradnic/aggregation"
+	"gradnic/aggregation/recovery"
+	"gradnic/wire/native"
+)
+
+// patience is how long a round waits before a worker that asks again is told for whom.
+const patience = int64(50 * time.Millisecond)
+
+// nativeFrames gives every native message of the batch its due. Answers are made in the frame that is answered.
+func (l *lane) nativeFrames() {
+	b := &l.batch
+	for _, s := range b.nat[:b.nnat] {
+		l.nativeFrame(int(s))
+	}
+	b.nnat = 0
+}
+
+// nativeJob finds the job of a message; nil when there is none.
+func (l *lane) nativeJob(id uint16) *laneJob {
+	if int(id) < len(l.natives) {
+		return l.natives[id]
+	}
+	return nil
+}
+
+func (l *lane) nativeFrame(i int) {
+	b := &l.batch
+	v := b.msg[i]
+	j := l.nativeJob(v.Job())
+	if j == nil {
+		l.drop(i, UnknownJob)
+		return
+	}
+	x := j.native
+	kind, rank := v.Kind(), v.Rank()
+	switch {
+	case kind.FromNetwork():
+		l.drop(i, WrongDirection)
+		return
+	case rank >= len(j.workers):
+		l.drop(i, reasonOutcome+Reason(aggregation.InvalidWorker))
+		return
+	case v.Type() != x.typ && kind != native.Report && kind != native.Leave:
+		l.drop(i, WrongType)
+		return
+	}
+	w := &j.workers[rank]
+	w.received++
+	w.lastSeen = l.now
+	if kind == native.Report {
+		l.report(j, i)
+		return
+	}
+	p := &b.pkt[i]
+	m, known := j.group.Member(rank)
+	if known && (m.MAC != p.Src || m.IP != p.SrcIP) {
+		l.drop(i, UnknownWorker)
+		return
+	}
+	if v.Epoch() != x.epoch || x.reply != recovery.Go || !known {
+		if kind == native.Leave {
+			l.leave(j, i)
+			return
+		}
+		l.answerState(j, i, 0)
+		return
+	}
+	switch kind {
+	case native.Contribution:
+		l.contribution(j, i)
+	case native.Supply:
+		l.supply(j, i)
+	case native.Leave:
+		l.leave(j, i)
+	}
+}
+
+// ownSlot is the index of a message's slot in the lane's pool; ok is false, and the frame dropped, when the message
+// does not fit the job.
+func (l *lane) ownSlot(j *laneJob, i int) (slot int, ok bool) {
+	v := l.batch.msg[i]
+	switch {
+	case v.Slot() >= uint32(j.slots):
+		l.drop(i, slotOutOfRange)
+		return 0, false
+	case len(v.Payload()) != j.native.values || v.Elements() > j.native.elements:
+		l.drop(i, WrongSize)
+		return 0, false
+	}
+	slot = int(v.Slot())
+	if len(l.lanes) > 1 {
+		slot /= len(l.lanes)
+	}
+	return slot, true
+}
+
+// contribution adds values to their slot. The result is made in place: the frame that completes it carries the last copy.
+func (l *lane) contribution(j *laneJob, i int) {
+	slot, ok := l.ownSlot(j, i)
+	if !ok {
+		return
+	}
+	b := &l.batch
+	x, v := j.native, b.msg[i]
+	rank := v.Rank()
+	if x.wants[slot] {
+		l.ask(j, i, slot)
+		return
+	}
+	w := &j.workers[rank]
+	count := &l.counts[b.port[i]]
+	c := &l.contrib
+	c.Slot, c.Round, c.Worker, c.Values = slot, v.Round(), rank, v.Payload()
+	c.Exponents = [2]int8{}
+	o := j.pool.Contribute(c, l.now, v.Payload())
+	if n := j.pool.Wrapped(); n != j.wrapped {
+		count[cWrapped] += n - j.wrapped
+		j.wrapped = n
+	}
+	switch o {
+	case aggregation.Added:
+		w.contributed++
+		count[cContributed]++
+		l.release(b.desc[i].Addr)
+	case aggregation.Completed:
+		w.contributed++
+		count[cContributed]++
+		count[cResults]++
+		j.results++
+		l.spreadResult(j, i, l.resultHeader(j, i, slot, 0), nil)
+	case aggregation.Answered:
+		w.duplicates++
+		count[cDuplicates]++
+		count[cResent]++
+		j.resent++
+		l.resultTo(j, i, l.resultHeader(j, i, slot, native.FlagResend))
+	case aggregation.Duplicate:
+		w.duplicates++
+		l.duplicate(j, i, slot)
+	default:
+		count[cDrops+int(reasonOutcome)+int(o)]++
+		l.release(b.desc[i].Addr)
+	}
+}
+
+// duplicate deals with a contribution that is in its round already: its worker has waited. Long waits are told about.
+func (l *lane) duplicate(j *laneJob, i, slot int) {
+	x, v := j.native, l.batch.msg[i]
+	set := int(v.Round() & 1)
+	waited := l.now - j.pool.State(slot, set).Started
+	if waited < patience {
+		l.counts[l.batch.port[i]][cDuplicates]++
+		l.release(l.batch.desc[i].Addr)
+		return
+	}
+	late := x.late[:0]
+	seen := j.pool.Seen(slot, set)
+	n := len(j.workers)
+	for k, word := range seen {
+		if rest := n - 64*k; rest < 64 {
+			word |= ^uint64(0) << rest
+		}
+		word = bits.ReverseBytes64(^word) // bytes in the order of ranks
+		for s := 56; s >= 0; s -= 8 {
+			late = append(late, byte(word>>s))
+		}
+	}
+	late = late[:(n+7)/8]
+	if x.deadline > 0 && waited >= x.deadline {
+		l.abortNative(j, native.Bits(late, n))
+		l.answerState(j, i, 0)
+		return
+	}
+	h := v.Header()
+	h.Kind, h.Flags, h.Elements = native.Notice, 0, 0
+	body := x.notice
+	body.Code, body.Ranks = native.Collecting, late
+	l.answerNotice(i, &h, &body)
+}
+
+// resultHeader is the header of the result in slot, which frame i asked for or completed.
+func (l *lane) resultHeader(j *laneJob, i, slot int, flags native.Flags) native.Header {
+	h := l.batch.msg[i].Header()
+	s := j.pool.State(slot, int(h.Round&1))
+	h.Kind, h.Rank, h.Flags = native.Result, uint16(s.Count), flags|wireFlags(s.Flags)
+	return h
+}
+
+// wireFlags are a result's flags as the wire has them.
+func wireFlags(f aggregation.Flags) (w native.Flags) {
+	if f == 0 {
+		return 0
+	}
+	for _, p := range [...]struct {
+		f aggregation.Flags
+		w native.Flags
+	}{
+		{aggregation.FlagNonFinite, native.FlagNonFinite}, {aggregation.FlagSaturated, native.FlagSaturated},
+		{aggregation.FlagWrapped, native.FlagWrapped}, {aggregation.FlagPartial, native.FlagPartial},
+	} {
+		if f&p.f != 0 {
+			w |= p.w
+		}
+	}
+	return w
+}
+
+// poolFlags is the inverse of wireFlags.
+func poolFlags(w native.Flags) (f aggregation.Flags) {
+	for _, g := range [...]aggregation.Flags{aggregation.FlagNonFinite, aggregation.FlagSaturated, aggregation.FlagWrapped, aggregation.FlagPartial} {
+		if w&wireFlags(g) != 0 {
+			f |= g
+		}
+	}
+	return f
+}
+
+// spreadResult sends the values in frame i to all receivers of the job's group, or to those that lacks says. The last
+// copy goes in the frame itself.
+func (l *lane) spreadResult(j *laneJob, i int, h native.Header, lacks func(rank int) bool) {
+	b := &l.batch
+	ingress := int(b.port[i])
+	copies := j.copies
+	lost := j.receivers - len(copies) // their port is not known
+	if lacks != nil {
+		lost = 0
+	}
+	for ; lost > 0; lost-- {
+		l.lostReplica(ingress, PortUnknown)
+	}
+	if im := l.ports[ingress].impair; im != nil && im.EgressTogether && im.dropEgress() {
+		for k := range copies {
+			l.lostReplica(copies[k].Port, ImpairedEgress)
+		}
+		copies = nil
+	}
+	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
+	values := b.msg[i].Payload()
+	t := native.NewTemplate(&from, &h, len(values))
+	used := false
+	for k := len(copies) - 1; k >= 0; k-- {
+		c := &copies[k]
+		if lacks != nil && c.Rank >= 0 && !lacks(c.Rank) {
+			continue
+		}
+		var d Desc
+		if !used {
+			used = true
+			d = l.nativeDesc(i, len(values))
+			t.Put(l.frame(d), c.MAC, c.IP, c.UDPPort)
+		} else {
+			addr, ok := l.take()
+			if !ok {
+				l.lostReplica(c.Port, NoFrame)
+				continue
+			}
+			d = Desc{Addr: addr, Len: uint32(native.FrameLen(len(values)))}
+			f := l.frame(d)
+			copy(f[native.ValuesOffset:], values)
+			t.Put(f, c.MAC, c.IP, c.UDPPort)
+		}
+		l.counts[c.Port][cReplicas]++
+		var w *laneWorker
+		if c.Rank >= 0 {
+			w = &j.workers[c.Rank]
+			w.sent++
+		}
+		l.sendReplica(c.Port, d, w)
+	}
+	if !used {
+		l.release(b.desc[i].Addr)
+	}
+}
+
+// nativeDesc is frame i, made as long as a message with this payload.
+func (l *lane) nativeDesc(i, payload int) Desc {
+	return Desc{Addr: l.batch.desc[i].Addr, Len: uint32(native.FrameLen(payload))}
+}
+
+// resultTo sends the values in frame i back to the worker that sent it.
+func (l *lane) resultTo(j *laneJob, i int, h native.Header) {
+	b := &l.batch
+	port := int(b.port[i])
+	if im := l.ports[port].impair; im != nil && im.EgressTogether && im.dropEgress() {
+		l.lostReplica(port, ImpairedEgress)
+		l.release(b.desc[i].Addr)
+		return
+	}
+	w := &j.workers[b.msg[i].Rank()]
+	d := l.nativeDesc(i, j.native.values)
+	l.putBack(i, &h, j.native.values)
+	w.sent++
+	l.counts[port][cReplicas]++
+	l.sendReplica(port, d, w)
+}
+
+// putBack writes the headers of an answer to frame i over its own.
+func (l *lane) putBack(i int, h *native.Header, payload int) {
+	mac, ip, _, udp := l.station(i)
+	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
+	native.PutFrame(l.frame(l.nativeDesc(i, payload)), &from, &native.Endpoint{MAC: mac, IP: ip, Port: udp}, h, payload)
+}
+
+// answerNotice turns frame i into a notice to its sender.
+func (l *lane) answerNotice(i int, h *native.Header, body *native.NoticeBody) {
+	n := native.NoticeLen + len(body.Ranks)
+	f := l.frame(l.nativeDesc(i, n))
+	// The header is read before: it may lie where the body goes.
+	body.Put(f[native.ValuesOffset:])
+	l.putBack(i, h, n)
+	l.answer(i, len(f))
+}
