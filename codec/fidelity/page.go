@@ -102,15 +102,61 @@ func lossPlot(rs []Result) template.HTML {
 		s.text(x(t), plotHeight-plotBottom+18, "middle", fmt.Sprintf("%gx", t))
 	}
 	s.text(plotWidth/2, plotHeight-4, "middle", "compression ratio; upwards: NMSE")
+	var taken []box
 	for _, r := range rs {
 		l := low
 		if r.NMSE > 0 {
 			l = math.Log10(r.NMSE)
 		}
-		s.add(`<circle cx="%.1f" cy="%.1f" r="5" fill="#2a6fdb"/>`, x(r.Ratio), y(l))
-		s.text(x(r.Ratio)+8, y(l)+4, "start", r.Codec)
+		s.add(`<circle cx="%.1f" cy="%.1f" r="4" fill="#2a6fdb"/>`, x(r.Ratio), y(l))
+		taken = append(taken, box{x(r.Ratio) - 4, y(l) - 4, x(r.Ratio) + 4, y(l) + 4})
+	}
+	for _, r := range rs {
+		l := low
+		if r.NMSE > 0 {
+			l = math.Log10(r.NMSE)
+		}
+		b, anchor := place(x(r.Ratio), y(l), 7*float64(len(r.Codec)), taken)
+		taken = append(taken, b)
+		at := b.x1
+		if anchor == "end" {
+			at = b.x2
+		}
+		s.text(at, b.y2-3, anchor, r.Codec)
+		if dy := (b.y1+b.y2)/2 - y(l); math.Abs(dy) > 8 { // far off: a line shows whose it is
+			s.line(x(r.Ratio), y(l), at, (b.y1+b.y2)/2, "#888")
+		}
 	}
 	return s.done(plotHeight)
+}
+
+// box is where something is drawn.
+type box struct{ x1, y1, x2, y2 float64 }
+
+func (b box) meets(c box) bool { return b.x1 < c.x2 && c.x1 < b.x2 && b.y1 < c.y2 && c.y1 < b.y2 }
+
+// place finds room for a label of a width beside a point: right or left of it,
+// then further up and down.
+func place(x, y, width float64, taken []box) (b box, anchor string) {
+	for step := range 20 {
+		for _, dir := range []float64{-1, 1} {
+			dy := dir * float64(step) * 7
+			for _, anchor = range []string{"start", "end"} {
+				b = box{x + 7, y + dy - 7, x + 7 + width, y + dy + 7}
+				if anchor == "end" {
+					b.x1, b.x2 = x-7-width, x-7
+				}
+				free := b.x1 > plotLeft-4 && b.x2 < plotWidth && b.y1 > 0 && b.y2 < plotHeight-plotBottom+8
+				for _, t := range taken {
+					free = free && !b.meets(t)
+				}
+				if free {
+					return b, anchor
+				}
+			}
+		}
+	}
+	return box{x + 7, y - 7, x + 7 + width, y + 7}, "start"
 }
 
 // speedPlot has two bars a codec.
@@ -130,7 +176,7 @@ func speedPlot(rs []Result, yard float64) template.HTML {
 		s.text(left+math.Max(r.Encode, r.Decode)*scale+6, top+16, "start", fmt.Sprintf("%.3g / %.3g", r.Encode, r.Decode))
 	}
 	bottom := plotTop + float64(len(rs))*row
-	s.line(left+yard*scale, plotTop-8, left+yard*scale, bottom, "#888")
+	s.add(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%.1f" stroke="#888" stroke-dasharray="2 4"/>`, left+yard*scale, plotTop-8, left+yard*scale, bottom)
 	s.text(left, bottom+18, "start", "GB/s of float32: encode above, decode below; the line is copy")
 	return s.done(int(bottom) + 28)
 }
