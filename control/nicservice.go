@@ -37,7 +37,7 @@ func (s *nicService) ListPorts(context.Context, *apiv1.ListPortsRequest) (*apiv1
 			Name: p.Name, Kind: p.Kind, Index: uint32(p.Index), Mode: p.Mode, ZeroCopy: p.ZeroCopy,
 			Queues: uint32(p.Queues), Function: p.Function,
 			Counters: countersToProto(&p.Counters), Kernel: kernelToProto(p.Kernel),
-			Impairment: impairmentToProto(impairment),
+			Impairment: impairmentToProto(impairment), State: string(p.State), Why: p.Why, Rebuilds: p.Rebuilds,
 		})
 	}
 	return resp, nil

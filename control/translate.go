@@ -158,6 +158,7 @@ func countersToProto(c *dataplane.Counters) *apiv1.Counters {
 		Results: c.Results, Resent: c.Resent, Wrapped: c.Wrapped,
 		Replicas: c.Replicas, ReplicaDrops: dropsToProto(c.ReplicaDrops),
 		Transmitted: c.Transmitted, Completed: c.Completed, Batches: c.Batches, Kicks: c.Kicks, Sleeps: c.Sleeps,
+		Reclaimed: c.Reclaimed,
 	}
 }
 

@@ -94,6 +94,9 @@ type Config struct {
 	Spin time.Duration
 	// Drain bounds how long Stop waits for frames in flight; 0 means DefaultDrain.
 	Drain time.Duration
+	// NoHealing leaves ports alone whose netdevs go away or change underneath: nothing looks after them. Healing needs
+	// CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF as long as the NIC runs; without it the process may drop all it has.
+	NoHealing bool
 	// Seed makes impairments reproducible. Each port and lane draws from a stream of its own.
 	Seed uint64
 	// Logger takes what happens at start, stop and on errors; nil discards.

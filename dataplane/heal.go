@@ -72,6 +72,9 @@ type supervisor struct {
 
 // startSupervisor watches the ports that can be watched. n.mu is held.
 func (n *NIC) startSupervisor() error {
+	if n.cfg.NoHealing {
+		return nil
+	}
 	s := &supervisor{nic: n, done: make(chan struct{})}
 	for _, p := range n.ports {
 		spec, ok := p.spec.(interface{ watch() (watcher, error) })

@@ -1,7 +1,7 @@
 package dataplane
 
 import (
-	"math/bits"
+	"encoding/binary"
 	"time"
 
 	"gradnic/aggregation"
@@ -49,6 +49,9 @@ func (l *lane) nativeFrame(i int) {
 	case v.Type() != x.typ && kind != native.Report && kind != native.Leave:
 		l.drop(i, WrongType)
 		return
+	}
+	if x.since < 0 {
+		x.since = l.now
 	}
 	w := &j.workers[rank]
 	w.received++
@@ -166,10 +169,7 @@ func (l *lane) duplicate(j *laneJob, i, slot int) {
 		if rest := n - 64*k; rest < 64 {
 			word |= ^uint64(0) << rest
 		}
-		word = bits.ReverseBytes64(^word) // bytes in the order of ranks
-		for s := 56; s >= 0; s -= 8 {
-			late = append(late, byte(word>>s))
-		}
+		late = binary.LittleEndian.AppendUint64(late, ^word)
 	}
 	late = late[:(n+7)/8]
 	if x.deadline > 0 && waited >= x.deadline {

@@ -147,7 +147,7 @@ type laneNative struct {
 	wants  []bool
 	asked  int // requests for results so far
 	late   []byte
-	since  int64 // when this state began
+	since  int64 // when this state began; -1 before the first message
 
 	lead *lead // lane 0 only
 }
@@ -184,7 +184,8 @@ func (n *NIC) newLaneNative(s *JobSpec, lane int, co *recovery.Coordinator) *lan
 			Deadline: uint32(max(s.Native.Deadline, 0) / time.Millisecond),
 		},
 		wanted: make([]uint32, spec.Slots), wants: make([]bool, spec.Slots),
-		late: make([]byte, 0, native.MaxWorkers/8),
+		late:  make([]byte, 0, native.MaxWorkers/8),
+		since: -1,
 	}
 	if m := s.Multicast; m != nil {
 		x.notice.Group, x.notice.GroupPort = m.IP, m.Port

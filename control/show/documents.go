@@ -185,6 +185,7 @@ func PortsFrom(m *apiv1.ListPortsResponse) []Port {
 			PortSnapshot: dataplane.PortSnapshot{
 				Name: p.GetName(), Kind: p.GetKind(), Index: int(p.GetIndex()), Mode: p.GetMode(), ZeroCopy: p.GetZeroCopy(),
 				Function: p.GetFunction(), Queues: int(p.GetQueues()),
+				State: dataplane.PortState(p.GetState()), Why: p.GetWhy(), Rebuilds: p.GetRebuilds(),
 				Counters: countersFrom(p.GetCounters()), Kernel: kernelFrom(p.GetKernel()),
 			},
 			Impairment: impairmentFrom(p.GetImpairment()),
@@ -265,7 +266,7 @@ func countersFrom(m *apiv1.Counters) dataplane.Counters {
 		Results: m.GetResults(), Resent: m.GetResent(), Wrapped: m.GetWrapped(),
 		Replicas: m.GetReplicas(), ReplicaDrops: drops(m.GetReplicaDrops()),
 		Transmitted: m.GetTransmitted(), Completed: m.GetCompleted(),
-		Batches: m.GetBatches(), Kicks: m.GetKicks(), Sleeps: m.GetSleeps(),
+		Batches: m.GetBatches(), Kicks: m.GetKicks(), Sleeps: m.GetSleeps(), Reclaimed: m.GetReclaimed(),
 	}
 }
 

@@ -187,17 +187,25 @@ func TableGroups(w io.Writer, groups []Group) error {
 
 // TablePorts writes one line a port.
 func TablePorts(w io.Writer, ports []Port) error {
-	t := newTable(w, "PORT", "KIND", "MODE", "QUEUES", "FUNCTION", "RX", "TX", "DROPS", "KERNEL DROPS", "IMPAIRMENT")
+	t := newTable(w, "PORT", "KIND", "MODE", "STATE", "QUEUES", "FUNCTION", "RX", "TX", "DROPS", "KERNEL DROPS", "IMPAIRMENT")
 	for i := range ports {
 		p := &ports[i]
 		mode := p.Mode
 		if p.ZeroCopy {
 			mode += " zero-copy"
 		}
-		t.row(p.Name, p.Kind, mode, p.Queues, p.Function, p.Received, p.Transmitted,
+		t.row(p.Name, p.Kind, mode, state(p), p.Queues, p.Function, p.Received, p.Transmitted,
 			p.Dropped()+p.ReplicasDropped(), kernelDrops(p.Kernel), Impairment(p.Impairment))
 	}
 	return t.w.Flush()
+}
+
+// state is a port's state, and why it is what it is.
+func state(p *Port) string {
+	if p.Why == "" {
+		return string(p.State)
+	}
+	return fmt.Sprintf("%s (%s)", p.State, p.Why)
 }
 
 func kernelDrops(k dataplane.KernelStatistics) string {

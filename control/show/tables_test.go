@@ -54,7 +54,7 @@ func frames() *apiv1.Frames {
 // Every view as a table and as JSON: keys are stable, and what scripts read is seen in a diff.
 func TestViews(t *testing.T) {
 	ports := PortsFrom(&apiv1.ListPortsResponse{Ports: []*apiv1.Port{
-		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Queues: 2, Function: "aggregate", Counters: counters(), Kernel: kernel(),
+		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Queues: 2, State: "down", Why: "interface veth0 has no carrier", Rebuilds: 3, Function: "aggregate", Counters: counters(), Kernel: kernel(),
 			Impairment: &apiv1.Impairment{IngressLoss: 0.01, EgressLoss: 0.1, DropIngress: []uint64{3}, DropEgress: []uint64{4, 5}, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 3, ReorderHold: durationpb.New(5 * time.Millisecond), Seed: 9}},
 		{Name: "mem1", Kind: "mem", Index: 1, Queues: 1, Function: "sink", Counters: &apiv1.Counters{}, Kernel: &apiv1.KernelCounters{Error: "socket is gone"}},
 	}})

@@ -120,7 +120,10 @@ type Counters struct {
 	// Times the kernel was asked to transmit.
 	Kicks uint64 `protobuf:"varint,17,opt,name=kicks,proto3" json:"kicks,omitempty"`
 	// Times a lane went to sleep; always 0 for a port.
-	Sleeps        uint64 `protobuf:"varint,18,opt,name=sleeps,proto3" json:"sleeps,omitempty"`
+	Sleeps uint64 `protobuf:"varint,18,opt,name=sleeps,proto3" json:"sleeps,omitempty"`
+	// Frames posted to transmit that were not reported sent when their socket was closed, since its
+	// network interface was gone or had changed.
+	Reclaimed     uint64 `protobuf:"varint,19,opt,name=reclaimed,proto3" json:"reclaimed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -277,6 +280,13 @@ func (x *Counters) GetKicks() uint64 {
 func (x *Counters) GetSleeps() uint64 {
 	if x != nil {
 		return x.Sleeps
+	}
+	return 0
+}
+
+func (x *Counters) GetReclaimed() uint64 {
+	if x != nil {
+		return x.Reclaimed
 	}
 	return 0
 }
@@ -622,7 +632,13 @@ type Port struct {
 	// The kernel's counts of loss.
 	Kernel *KernelCounters `protobuf:"bytes,9,opt,name=kernel,proto3" json:"kernel,omitempty"`
 	// What it does wrong on purpose; not set: nothing.
-	Impairment    *Impairment `protobuf:"bytes,10,opt,name=impairment,proto3" json:"impairment,omitempty"`
+	Impairment *Impairment `protobuf:"bytes,10,opt,name=impairment,proto3" json:"impairment,omitempty"`
+	// up, down, rebuilding or broken.
+	State string `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`
+	// Why it is not up, or what is not right although it is; empty: all is well.
+	Why string `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"`
+	// How often it got new sockets since its interface was gone or had changed.
+	Rebuilds      uint64 `protobuf:"varint,13,opt,name=rebuilds,proto3" json:"rebuilds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -725,6 +741,27 @@ func (x *Port) GetImpairment() *Impairment {
 		return x.Impairment
 	}
 	return nil
+}
+
+func (x *Port) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Port) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Port) GetRebuilds() uint64 {
+	if x != nil {
+		return x.Rebuilds
+	}
+	return 0
 }
 
 // Lane is one thread of the data plane.
@@ -1395,7 +1432,7 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"\x18gradnic/api/v1/nic.proto\x12\x0egradnic.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"4\n" +
 	"\x04Drop\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\"\xac\x04\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"\xca\x04\n" +
 	"\bCounters\x12\x1a\n" +
 	"\breceived\x18\x01 \x01(\x04R\breceived\x12\x1a\n" +
 	"\binjected\x18\x02 \x01(\x04R\binjected\x12 \n" +
@@ -1417,7 +1454,8 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"\tcompleted\x18\x0f \x01(\x04R\tcompleted\x12\x18\n" +
 	"\abatches\x18\x10 \x01(\x04R\abatches\x12\x14\n" +
 	"\x05kicks\x18\x11 \x01(\x04R\x05kicks\x12\x16\n" +
-	"\x06sleeps\x18\x12 \x01(\x04R\x06sleeps\"\x90\x01\n" +
+	"\x06sleeps\x18\x12 \x01(\x04R\x06sleeps\x12\x1c\n" +
+	"\treclaimed\x18\x13 \x01(\x04R\treclaimed\"\x90\x01\n" +
 	"\x06Frames\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x04R\x05total\x12\x12\n" +
 	"\x04free\x18\x02 \x01(\x04R\x04free\x12\x12\n" +
@@ -1450,7 +1488,7 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"reorder_by\x18\b \x01(\rR\treorderBy\x12<\n" +
 	"\freorder_hold\x18\t \x01(\v2\x19.google.protobuf.DurationR\vreorderHold\x12\x12\n" +
 	"\x04seed\x18\n" +
-	" \x01(\x04R\x04seed\"\xd3\x02\n" +
+	" \x01(\x04R\x04seed\"\x97\x03\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1464,7 +1502,10 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"\n" +
 	"impairment\x18\n" +
 	" \x01(\v2\x1a.gradnic.api.v1.ImpairmentR\n" +
-	"impairment\"\x94\x01\n" +
+	"impairment\x12\x14\n" +
+	"\x05state\x18\v \x01(\tR\x05state\x12\x10\n" +
+	"\x03why\x18\f \x01(\tR\x03why\x12\x1a\n" +
+	"\brebuilds\x18\r \x01(\x04R\brebuilds\"\x94\x01\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x10\n" +
 	"\x03cpu\x18\x02 \x01(\x05R\x03cpu\x124\n" +
