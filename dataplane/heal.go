@@ -31,8 +31,8 @@ const (
 	StateBroken PortState = "broken"
 )
 
-// watcher looks at what a port stands on. It is used by the supervisor alone.
-type watcher interface {
+// linkWatch looks at what a port stands on. It is used by the supervisor alone.
+type linkWatch interface {
 	look(was netdev) (facts, error)
 	close() error
 }
@@ -45,7 +45,7 @@ type netdev struct {
 	room    int    // bytes of the longest frame that the sockets take
 }
 
-// facts are what a watcher sees.
+// facts are what a linkWatch sees.
 type facts struct {
 	exists  bool
 	why     string // why frames cannot pass at the moment; "" when they can
@@ -56,7 +56,7 @@ type facts struct {
 // watched is a port under supervision.
 type watched struct {
 	port  *port
-	watch watcher
+	watch linkWatch
 	retry time.Time // of a rebuild that failed
 	since time.Time // when the port was retired, zero while it has sockets
 	said  string    // the last error, so that it is said once
@@ -77,7 +77,7 @@ func (n *NIC) startSupervisor() error {
 	}
 	s := &supervisor{nic: n, done: make(chan struct{})}
 	for _, p := range n.ports {
-		spec, ok := p.spec.(interface{ watch() (watcher, error) })
+		spec, ok := p.spec.(interface{ watch() (linkWatch, error) })
 		if !ok {
 			continue
 		}

@@ -22,7 +22,7 @@ type xdpWatch struct {
 	ethtool *ethtool.Ethtool
 }
 
-func (p XDPPort) watch() (watcher, error) {
+func (p XDPPort) watch() (linkWatch, error) {
 	w := &xdpWatch{spec: p}
 	err := p.inNamespace(func() error {
 		var err error
