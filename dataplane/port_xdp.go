@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gradnic/wire/inet"
+	"gradnic/wire/native"
 	"gradnic/wire/switchml"
 	"gradnic/xdp"
 )
@@ -229,7 +230,7 @@ func (o *xdpOpen) attach() error {
 	if o.spec.WholePort {
 		return o.steering.SetWholePort(true)
 	}
-	return o.steering.SetPorts(xdp.Ports(switchml.PortBase, switchml.PortBase|^uint16(switchml.PortMask)))
+	return o.steering.SetPorts(append(xdp.Ports(switchml.PortBase, switchml.PortBase|^uint16(switchml.PortMask)), native.Port))
 }
 
 func (o *xdpOpen) detach() error {
