@@ -22,6 +22,12 @@ type batch struct {
 	sel  [batchRoom]uint16 // the frames that are still in the fast path
 	nsel int
 
+	// Of frames larger than a chunk, see chain.go: where in pieces the tail is, and the frame as contiguous bytes.
+	tailAt [batchRoom]uint16
+	tailN  [batchRoom]uint8
+	pieces []Desc
+	flat   [batchRoom][]byte
+
 	msg  [batchRoom]native.View
 	nat  [batchRoom]uint16 // the frames with a native message
 	nnat int
@@ -45,25 +51,37 @@ func (l *lane) runFunction(port int) {
 	}
 	switch p.function {
 	case Aggregate:
+		l.enter(stageParse, b.n)
 		l.parse()
+		if l.traced() {
+			l.oneByOne(-1)
+			break
+		}
+		l.enter(stageMatch, b.nsel+b.nnat)
 		l.match()
 		if len(l.peers) > 1 {
+			l.enter(stageHandOff, b.nsel+b.nnat)
 			l.handOff()
 		}
+		l.enter(stageAggregate, b.nsel+b.nnat)
 		l.aggregate()
 		l.nativeFrames()
 	case Reflect:
+		l.enter(stageFunction, b.n)
 		l.reflect(port)
 	case Sink:
-		for _, d := range b.desc[:b.n] {
-			l.release(d.Addr)
+		l.enter(stageFunction, b.n)
+		for i := range b.n {
+			l.freeFrame(i)
 		}
 		l.counts[port][cPassed] += uint64(b.n)
 	case Forward:
-		for _, d := range b.desc[:b.n] {
-			l.send(p.forward, port, d, sentPassed)
+		l.enter(stageFunction, b.n)
+		for i, d := range b.desc[:b.n] {
+			l.sendTail(p.forward, port, d, b.tail(i), sentPassed)
 		}
 	}
+	l.at(stageReceive)
 }
 
 // parse looks at the headers of the whole batch and leaves in sel the messages that are for the aggregator; the
@@ -76,11 +94,14 @@ func (l *lane) parse() {
 	for i := range b.n {
 		p := &b.pkt[i]
 		frame := l.frame(b.desc[i])
-		f := inet.Parse(frame, p)
 		if b.desc[i].Options != 0 {
-			l.drop(i, Chained)
-			continue
+			var ok bool
+			if frame, ok = l.flatten(i); !ok {
+				l.drop(i, Chained)
+				continue
+			}
 		}
+		f := inet.Parse(frame, p)
 		if f != inet.OK {
 			if f == inet.NotIPv4 && p.EtherType == inet.EtherTypeARP {
 				l.answerARP(i, frame)
@@ -163,7 +184,8 @@ func (l *lane) match() {
 func (l *lane) drop(i int, r Reason) {
 	b := &l.batch
 	l.counts[b.port[i]][cDrops+int(r)]++
-	l.release(b.desc[i].Addr)
+	l.sawDrop(int(b.port[i]), b.desc[i], r)
+	l.freeFrame(i)
 }
 
 // reflect swaps the MAC addresses of the whole batch and sends it out of the port it came in by.
@@ -179,6 +201,6 @@ func (l *lane) reflect(port int) {
 		copy(dst[:], f[0:6])
 		copy(f[0:6], f[6:12])
 		copy(f[6:12], dst[:])
-		l.send(port, port, d, sentPassed)
+		l.sendTail(port, port, d, b.tail(i), sentPassed)
 	}
 }

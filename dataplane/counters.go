@@ -20,6 +20,8 @@ const (
 	cKicks
 	cFillPosted
 	cReclaimed
+	cRxPieces // descriptors received that were not the last of their frame
+	cTxPieces // the same of those posted
 	cDrops
 	cReplicaDrops = cDrops + numReasons
 	numCounters   = cReplicaDrops + numReasons
@@ -34,9 +36,17 @@ const (
 	lHomeOut          // other lanes' chunks sent home
 	lHomeIn           // own chunks come home
 	lHeld             // frames delayed by impairments
-	lFree             // length of the free stack
+	lPieces           // more pieces of those, and of chains of which the last has not come
+	lPiecesOut        // pieces handed over that were not the last of their frame
+	lPiecesIn
+	lFree // length of the free stack
 	lSleeps
-	numLaneCounters
+	lStarted        // ns since the NIC was made: gauge
+	lAsleep         // when the sleep began, 0 when awake: gauge
+	lBusy           // ns
+	lSlept          // ns
+	lStages         // stageWords for each stage
+	numLaneCounters = lStages + numStages*stageWords
 )
 
 // published is where a lane's counters can be read. One writer; readers copy until the sequence is even and the

@@ -43,19 +43,39 @@ func (l *lane) handOff() {
 func (l *lane) giveTo(owner, i int) {
 	b := &l.batch
 	p := &l.peers[owner]
-	if p.nout == len(p.out) {
+	tail := b.tail(i)
+	if p.nout+len(tail) >= len(p.out) {
 		l.flushHandoff(p)
 	}
 	p.out[p.nout] = handoff{b.desc[i], uint32(b.port[i])}
 	p.nout++
+	for _, d := range tail {
+		p.out[p.nout] = handoff{d, uint32(b.port[i])}
+		p.nout++
+	}
 }
 
 func (l *lane) flushHandoff(p *peer) {
-	n := p.frames.push(p.out[:p.nout])
-	l.lane[lHandedOut] += uint64(n)
+	n := p.nout
+	if l.chains != nil { // chains go whole
+		for n = min(n, p.frames.free(n)); n > 0 && p.out[n-1].Options != 0; {
+			n--
+		}
+	}
+	n = p.frames.push(p.out[:n])
+	for _, h := range p.out[:n] {
+		if h.Options == 0 {
+			l.lane[lHandedOut]++
+		} else {
+			l.lane[lPiecesOut]++
+		}
+	}
 	p.wake = p.wake || n > 0
 	for _, h := range p.out[n:p.nout] {
-		l.counts[h.port][cDrops+int(HandoffFull)]++
+		if h.Options == 0 {
+			l.counts[h.port][cDrops+int(HandoffFull)]++
+			l.sawDrop(int(h.port), h.Desc, HandoffFull)
+		}
 		l.release(h.Addr)
 	}
 	p.nout = 0
@@ -106,6 +126,7 @@ func (l *lane) fromPeers() int {
 	work := 0
 	b := &l.batch
 	var in [BatchSize]handoff
+	before := l.at(stageHandOff)
 	for i, other := range l.lanes {
 		if i == l.id {
 			continue
@@ -128,18 +149,44 @@ func (l *lane) fromPeers() int {
 			l.updateNow()
 		}
 		work += n
-		l.lane[lHandedIn] += uint64(n)
-		for k, h := range in[:n] {
-			b.desc[k] = h.Desc
-			b.port[k] = uint16(h.port)
+		l.begin()
+		for k := range in[:n] {
+			l.handedIn(other.id, in[k])
 		}
-		b.n = n
+		l.enter(stageParse, n)
 		l.parse()
+		if l.traced() {
+			l.oneByOne(i)
+			l.at(stageHandOff)
+			continue
+		}
+		l.enter(stageMatch, b.nsel+b.nnat)
 		l.match()
+		l.enter(stageAggregate, b.nsel+b.nnat)
 		l.aggregate()
 		l.nativeFrames()
+		l.at(stageHandOff)
 	}
+	l.at(before)
 	return work
+}
+
+// handedIn appends a frame that another lane has handed over to the batch, when its last piece has come.
+func (l *lane) handedIn(from int, h handoff) {
+	b := &l.batch
+	at := b.n
+	if h.Options == 0 {
+		l.lane[lHandedIn]++
+	} else {
+		l.lane[lPiecesIn]++
+	}
+	if l.chains == nil {
+		b.desc[at] = h.Desc
+		b.n++
+	} else if l.joinChains(&l.peers[from].in, int(h.port), []Desc{h.Desc}) == 0 || b.n == at {
+		return
+	}
+	b.port[at] = uint16(h.port)
 }
 
 // inbound is true when another lane has sent something.

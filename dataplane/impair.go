@@ -87,6 +87,7 @@ type laneImpair struct {
 // heldFrame is a frame that is held back until seen reaches after, or the time until.
 type heldFrame struct {
 	desc  Desc
+	tail  []Desc
 	after uint64
 	until int64
 }
@@ -132,36 +133,45 @@ func (l *lane) impairIngress(port int, im *laneImpair) {
 	b := &l.batch
 	count := &l.counts[port]
 	var in [BatchSize]Desc
+	var tails [BatchSize][]Desc
 	n := copy(in[:], b.desc[:b.n])
+	if l.chains != nil {
+		for i := range n {
+			tails[i] = b.tail(i)
+		}
+	}
 	b.n = 0
-	for _, d := range in[:n] {
+	for i, d := range in[:n] {
 		if im.dropIngress() {
 			count[cDrops+int(ImpairedIngress)]++
-			l.release(d.Addr)
+			l.sawDrop(port, d, ImpairedIngress)
+			l.freePieces(d, tails[i])
 			continue
 		}
-		twin, double := Desc{}, false
+		var twin Desc
+		var twinTail []Desc
+		double := false
 		if happens(im.in, im.Duplicate) {
-			twin, double = l.clone(d)
+			twin, twinTail, double = l.clone(d, tails[i])
 		}
 		if len(im.held) < maxHeld && happens(im.in, im.Reorder) {
-			im.held = append(im.held, heldFrame{d, im.seen + uint64(im.ReorderBy), l.now + int64(im.ReorderHold)})
+			// A chain's tail stays longer than the batch: it is copied, which allocates.
+			im.held = append(im.held, heldFrame{d, slices.Clone(tails[i]), im.seen + uint64(im.ReorderBy), l.now + int64(im.ReorderHold)})
 			l.held++
+			l.pieces += len(tails[i])
 		} else {
-			l.letBy(im, d)
+			l.letBy(im, d, tails[i])
 		}
 		if double {
 			count[cInjected]++
-			l.letBy(im, twin)
+			l.letBy(im, twin, twinTail)
 		}
 	}
 }
 
 // letBy appends a frame to the batch, and after it the held frames whose turn has come.
-func (l *lane) letBy(im *laneImpair, d Desc) {
-	b := &l.batch
-	b.desc[b.n] = d
-	b.n++
+func (l *lane) letBy(im *laneImpair, d Desc, tail []Desc) {
+	l.batch.add(d, tail)
 	im.seen++
 	l.releaseDue(im)
 }
@@ -175,9 +185,9 @@ func (l *lane) releaseDue(im *laneImpair) {
 			keep = append(keep, h)
 			continue
 		}
-		b.desc[b.n] = h.desc
-		b.n++
+		b.add(h.desc, h.tail)
 		l.held--
+		l.pieces -= len(h.tail)
 	}
 	im.held = keep
 }
@@ -193,7 +203,7 @@ func (l *lane) releaseHeld() int {
 			continue
 		}
 		im := p.impair
-		b.n = 0
+		l.begin()
 		l.releaseDue(im)
 		if b.n == 0 {
 			continue
@@ -204,15 +214,26 @@ func (l *lane) releaseHeld() int {
 	return work
 }
 
-// clone copies a frame into a free chunk, at the same offset.
-func (l *lane) clone(d Desc) (Desc, bool) {
-	addr, ok := l.take()
-	if !ok {
-		return Desc{}, false
+// clone copies a frame into free chunks, at the same offsets.
+func (l *lane) clone(d Desc, tail []Desc) (Desc, []Desc, bool) {
+	if len(l.free) < 1+len(tail) {
+		return Desc{}, nil, false
 	}
-	c := Desc{Addr: addr + d.Addr&(l.chunk-1), Len: d.Len, Options: d.Options}
-	copy(l.frame(c), l.frame(d))
-	return c, true
+	twin := func(d Desc) Desc {
+		addr, _ := l.take()
+		c := Desc{Addr: addr + d.Addr&(l.chunk-1), Len: d.Len, Options: d.Options}
+		copy(l.frame(c), l.frame(d))
+		return c
+	}
+	head := twin(d)
+	if len(tail) == 0 {
+		return head, nil, true
+	}
+	copies := make([]Desc, len(tail))
+	for i := range tail {
+		copies[i] = twin(tail[i])
+	}
+	return head, copies, true
 }
 
 // setImpairment replaces a port's impairment. What the old one held back is let go in the next round.
@@ -223,7 +244,7 @@ func (l *lane) setImpairment(port int, im *laneImpair) {
 			im = newLaneImpair(&impairState{}, 0, port, l.id)
 		}
 		for _, h := range old.held {
-			im.held = append(im.held, heldFrame{desc: h.desc})
+			im.held = append(im.held, heldFrame{desc: h.desc, tail: h.tail})
 		}
 	}
 	p.impair = im

@@ -54,6 +54,12 @@ type lane struct {
 	peers []peer // by lane, own entry unused
 	held  int    // frames delayed by impairments
 
+	chains *chains // nil when no frame is larger than a chunk
+	pieces int     // chunks in the lane's hands beside one for each held frame
+
+	taps  *taps // nil: nobody looks
+	clock stageClock
+
 	mail     mailbox
 	sleeping atomic.Bool
 	eventfd  int
@@ -76,6 +82,7 @@ type laneQueue struct {
 	limit   int    // most frames posted and not completed
 	sending int    // frames posted and not completed
 	failed  bool
+	chain   joining
 	stalled int // kicks in a row that moved nothing
 }
 
@@ -97,6 +104,7 @@ type peer struct {
 	nout    int
 	nhome   int
 	wake    bool
+	in      joining // of a frame that the other lane hands over to this one
 }
 
 // handoff is a frame given to the lane that owns its slot.
@@ -119,6 +127,7 @@ func (l *lane) run(wg *sync.WaitGroup) {
 	}
 	l.updateNow()
 	l.lastWork = l.now
+	l.lane[lStarted] = uint64(max(1, l.now))
 	for {
 		if l.mail.pending.Load() {
 			l.mail.run(l)
@@ -127,6 +136,9 @@ func (l *lane) run(wg *sync.WaitGroup) {
 			}
 		}
 		if l.round() {
+			if !l.clock.busy {
+				l.beginBusy()
+			}
 			l.dirty = true
 			if l.rounds++; l.rounds >= publishEvery {
 				l.publish()
@@ -145,6 +157,9 @@ func (l *lane) run(wg *sync.WaitGroup) {
 // round takes one batch from each queue through all stages, and returns false when there was nothing to do.
 func (l *lane) round() bool {
 	work := 0
+	if l.clock.due <= 0 {
+		l.beginSample()
+	}
 	for i := range l.queues {
 		work += l.receive(&l.queues[i], work == 0)
 	}
@@ -155,12 +170,16 @@ func (l *lane) round() bool {
 		work += l.releaseHeld()
 	}
 	work += l.flush()
+	if l.clock.on {
+		l.endSample(work > 0)
+	}
 	return work > 0
 }
 
 // receive takes one batch from a queue through all stages. first is true when the round has not read the clock yet.
 func (l *lane) receive(q *laneQueue, first bool) int {
 	b := &l.batch
+	l.begin()
 	n := q.Receive(b.desc[:BatchSize])
 	if n == 0 {
 		return 0
@@ -170,9 +189,22 @@ func (l *lane) receive(q *laneQueue, first bool) int {
 	}
 	q.filled -= n
 	c := &l.counts[q.port]
-	c[cReceived] += uint64(n)
 	c[cBatches]++
 	b.n = n
+	l.clock.due--
+	l.tally(stageReceive, n)
+	if l.taps != nil {
+		l.taps.received(l, q.port, b.desc[:n])
+	}
+	if l.chains != nil {
+		raw := l.chains.raw[:copy(l.chains.raw[:], b.desc[:n])]
+		b.n = 0
+		frames := l.joinChains(&q.chain, q.port, raw)
+		c[cReceived] += uint64(frames)
+		c[cRxPieces] += uint64(n - frames)
+	} else {
+		c[cReceived] += uint64(n)
+	}
 	l.process(q.port)
 	l.refill(q)
 	return n
@@ -230,9 +262,11 @@ func (l *lane) refill(q *laneQueue) {
 	if want <= 0 {
 		return
 	}
+	before := l.at(stageFill)
 	top := l.free[len(l.free)-want:]
 	n := q.Fill(top)
 	if n == 0 {
+		l.at(before)
 		return
 	}
 	place, shift := l.place, l.shift&63
@@ -246,11 +280,14 @@ func (l *lane) refill(q *laneQueue) {
 	l.free = l.free[:len(l.free)-n]
 	q.filled += n
 	l.counts[q.port][cFillPosted] += uint64(n)
+	l.tally(stageFill, n)
+	l.at(before)
 }
 
 // reap takes back the frames that were sent.
 func (l *lane) reap(q *laneQueue) int {
 	total := 0
+	before := l.at(stageReap)
 	for q.sending > 0 {
 		n := q.Complete(l.reaped[:])
 		if n == 0 {
@@ -263,6 +300,8 @@ func (l *lane) reap(q *laneQueue) int {
 		}
 	}
 	l.counts[q.port][cCompleted] += uint64(total)
+	l.tally(stageReap, total)
+	l.at(before)
 	return total
 }
 
@@ -296,7 +335,9 @@ func (l *lane) frame(d Desc) []byte {
 func (l *lane) publish() {
 	l.rounds = 0
 	l.dirty = false
+	l.bookBusy()
 	l.lane[lHeld] = uint64(l.held)
+	l.lane[lPieces] = uint64(l.pieces)
 	l.lane[lFree] = uint64(len(l.free))
 	l.pub.store(&l.lane, l.counts)
 }

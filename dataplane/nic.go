@@ -35,6 +35,7 @@ type NIC struct {
 	last  Snapshot // taken by Stop, after which the kernel cannot be asked
 
 	supervisor *supervisor // nil when there is nothing to watch
+	watchers   []watcher   // captures and traces
 	newEpoch   func() uint32
 }
 
@@ -251,6 +252,7 @@ func (n *NIC) Stop(ctx context.Context) error {
 		l.wake()
 	}
 	n.wg.Wait()
+	n.endWatchers()
 	n.last = n.snapshot()
 	return errors.Join(append(errs, n.closeAll())...)
 }

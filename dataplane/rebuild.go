@@ -49,6 +49,7 @@ func (l *lane) quiesce(port int) {
 		q.target = 0 // nothing new to the kernel
 		for l.receive(q, true) > 0 {
 		}
+		l.forget(&q.chain)
 	}
 	l.flush()
 	for i := range l.queues {
@@ -141,7 +142,22 @@ func (l *lane) walkOwn(visit func(addr uint64)) {
 		if p.impair != nil {
 			for _, h := range p.impair.held {
 				visit(h.desc.Addr)
+				for _, d := range h.tail {
+					visit(d.Addr)
+				}
 			}
+		}
+	}
+	for i := range l.peers {
+		in := &l.peers[i].in
+		for _, d := range in.desc[:in.n] {
+			visit(d.Addr)
+		}
+	}
+	for i := range l.queues {
+		c := &l.queues[i].chain
+		for _, d := range c.desc[:c.n] {
+			visit(d.Addr)
 		}
 	}
 }

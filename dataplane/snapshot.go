@@ -36,7 +36,8 @@ type Counters struct {
 	// Replicas is the number of copies of results that were to be sent; ReplicaDrops those that were not, by reason.
 	Replicas     uint64            `json:"replicas"`
 	ReplicaDrops map[string]uint64 `json:"replica_drops"`
-	// Transmitted is the number of frames posted to transmit rings, Completed those that came back.
+	// Transmitted is the number of frames posted to transmit rings. Completed is the number of chunks that came back:
+	// a frame larger than a chunk has several.
 	Transmitted uint64 `json:"transmitted"`
 	Completed   uint64 `json:"completed"`
 	// Reclaimed is the number of frames that were posted and neither reported sent nor not, when their socket was
@@ -74,6 +75,9 @@ type LaneSnapshot struct {
 	HandedOut uint64 `json:"handed_out"`
 	HandedIn  uint64 `json:"handed_in"`
 	Frames    Frames `json:"frames"`
+	// Time is what the lane did with its time, Stages where its frames went.
+	Time   LaneTime        `json:"time"`
+	Stages []StageSnapshot `json:"stages"`
 }
 
 // PortSnapshot is one port's share.
@@ -91,6 +95,8 @@ type PortSnapshot struct {
 	State    PortState `json:"state"`
 	Why      string    `json:"why,omitempty"`
 	Rebuilds uint64    `json:"rebuilds"`
+	// Rings says how full the port's rings are, over all queues.
+	Rings Rings `json:"rings"`
 	Counters
 	// Kernel has the kernel's own statistics of the port's sockets, summed. They count what was lost before
 	// it was received, and are shown beside the drops, never in them.
@@ -139,6 +145,8 @@ type Snapshot struct {
 	Frames Frames         `json:"frames"`
 	Lanes  []LaneSnapshot `json:"lanes"`
 	Ports  []PortSnapshot `json:"ports"`
+	// Stages are the sums over the lanes.
+	Stages []StageSnapshot `json:"stages"`
 }
 
 // Dropped is the sum of Drops over all reasons.
@@ -211,6 +219,7 @@ func (n *NIC) snapshot() Snapshot {
 		ls := LaneSnapshot{Lane: l.id, CPU: l.cpu, Counters: all.counters()}
 		ls.Sleeps, ls.HandedOut, ls.HandedIn = lc[lSleeps], lc[lHandedOut], lc[lHandedIn]
 		ls.InFlight = lc[lHeld]
+		ls.Time, ls.Stages = timeOf(&lc, int64(s.Taken.Sub(n.epoch))), stagesOf(&lc)
 		ls.Frames = frames(&all, &lc)
 		ls.Frames.Handoff = 0
 		for i := range l.peers {
@@ -225,12 +234,14 @@ func (n *NIC) snapshot() Snapshot {
 	}
 	s.Total = total.counters()
 	s.Total.Sleeps = sum[lSleeps]
+	s.Stages = stagesOf(&sum)
 	s.Total.InFlight = sum[lHeld] + sum[lHandedOut] - sum[lHandedIn]
 	f := frames(&total, &sum)
 	f.Total = s.Frames.Total
 	s.Frames = f
 	for i, p := range n.ports {
 		ps := PortSnapshot{Name: p.name, Kind: p.kind, Index: i, Function: p.function.String(), Counters: ports[i].counters()}
+		ps.Rings = n.rings(p, &ports[i])
 		n.askPort(p, &ps)
 		s.Ports = append(s.Ports, ps)
 	}
@@ -241,10 +252,10 @@ func (n *NIC) snapshot() Snapshot {
 func frames(c *portCounts, l *[numLaneCounters]uint64) Frames {
 	return Frames{
 		Free:     l[lFree],
-		Fill:     c[cFillPosted] - c[cReceived],
-		Transmit: c[cTransmitted] - c[cCompleted] - c[cReclaimed],
-		Handoff:  l[lHandedOut] - l[lHandedIn] + l[lHomeOut] - l[lHomeIn],
-		Held:     l[lHeld],
+		Fill:     c[cFillPosted] - c[cReceived] - c[cRxPieces],
+		Transmit: c[cTransmitted] + c[cTxPieces] - c[cCompleted] - c[cReclaimed],
+		Handoff:  l[lHandedOut] - l[lHandedIn] + l[lPiecesOut] - l[lPiecesIn] + l[lHomeOut] - l[lHomeIn],
+		Held:     l[lHeld] + l[lPieces],
 	}
 }
 

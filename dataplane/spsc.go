@@ -75,6 +75,15 @@ func (r *spsc[T]) len() int {
 	return int(head - tail)
 }
 
+// free is how much of n the producer could push.
+func (r *spsc[T]) free(n int) int {
+	head := r.prod.head.Load()
+	if uint64(len(r.buf))-(head-r.prod.tail) < uint64(n) {
+		r.prod.tail = r.cons.tail.Load()
+	}
+	return int(uint64(len(r.buf)) - (head - r.prod.tail))
+}
+
 // walk visits what is in the ring, while both sides are at rest.
 func (r *spsc[T]) walk(visit func(T)) {
 	for i := r.cons.tail.Load(); i != r.prod.head.Load(); i++ {

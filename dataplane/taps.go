@@ -122,7 +122,7 @@ func (t *taps) sent(l *lane, port int, descs []Desc) {
 		return
 	}
 	if t.tracing != nil {
-		t.tracing.sent(descs)
+		t.tracing.sent(l, port, descs)
 	}
 	t.show(l, port, CaptureTransmit, 0, descs)
 }
@@ -146,7 +146,7 @@ func (l *lane) sawDrop(port int, d Desc, r Reason) {
 
 func (t *taps) dropped(l *lane, port int, d Desc, r Reason) {
 	if t.tracing != nil {
-		t.tracing.dropped(port, d, r)
+		t.tracing.dropped(l, port, d, r)
 	}
 	if d.Len != 0 {
 		d.Options = 0 // a piece alone

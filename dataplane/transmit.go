@@ -22,11 +22,15 @@ type txBatch struct {
 
 // send queues a received frame for a port. Its verdict is counted here and taken back if the frame cannot be posted,
 // so that it has one in the end.
-func (l *lane) send(port, from int, d Desc, kind uint8) {
+func (l *lane) send(port, from int, d Desc, kind uint8) { l.sendTail(port, from, d, nil, kind) }
+
+// sendTail is send for a frame that may be a chain.
+func (l *lane) sendTail(port, from int, d Desc, tail []Desc, kind uint8) {
 	p := &l.ports[port]
 	if p.impair != nil && p.impair.dropEgress() {
 		l.counts[from][cDrops+int(ImpairedEgress)]++
-		l.release(d.Addr)
+		l.sawDrop(from, d, ImpairedEgress)
+		l.freePieces(d, tail)
 		return
 	}
 	if kind == sentAnswer {
@@ -34,30 +38,40 @@ func (l *lane) send(port, from int, d Desc, kind uint8) {
 	} else {
 		l.counts[from][cPassed]++
 	}
-	l.queueTx(port, from, d, kind, nil)
+	l.queueTx(port, from, d, tail, kind, nil)
 }
 
 // sendReplica queues a copy of a result.
-func (l *lane) sendReplica(port int, d Desc, w *laneWorker) {
+func (l *lane) sendReplica(port int, d Desc, w *laneWorker) { l.sendChain(port, d, nil, w) }
+
+// sendChain is sendReplica for a result of several chunks.
+func (l *lane) sendChain(port int, d Desc, tail []Desc, w *laneWorker) {
 	p := &l.ports[port]
 	if p.impair != nil && !p.impair.EgressTogether && p.impair.dropEgress() {
 		l.counts[port][cReplicaDrops+int(ImpairedEgress)]++
+		l.sawDrop(port, d, ImpairedEgress)
 		if w != nil {
 			w.sent--
 		}
-		l.release(d.Addr)
+		l.freePieces(d, tail)
 		return
 	}
-	l.queueTx(port, port, d, sentReplica, w)
+	l.queueTx(port, port, d, tail, sentReplica, w)
 }
 
-func (l *lane) queueTx(port, from int, d Desc, kind uint8, w *laneWorker) {
+// queueTx appends a frame to a port's batch. Of a chain, the last piece stands for the frame.
+func (l *lane) queueTx(port, from int, d Desc, tail []Desc, kind uint8, w *laneWorker) {
 	t := &l.ports[port].tx
-	if t.n == BatchSize {
+	if t.n+len(tail) >= BatchSize {
 		l.transmit(port)
 	}
 	n := t.n
-	t.desc[n], t.kind[n], t.from[n], t.worker[n] = d, kind, uint16(from), w
+	t.desc[n] = d
+	for _, p := range tail {
+		n++
+		t.desc[n] = p
+	}
+	t.kind[n], t.from[n], t.worker[n] = kind, uint16(from), w
 	t.n = n + 1
 }
 
@@ -67,13 +81,22 @@ func (l *lane) transmit(port int) {
 	p := &l.ports[port]
 	t := &p.tx
 	q := p.egress
+	before := l.at(stageTransmit)
 	posted := 0
 	for try := 0; ; try++ {
 		room := q.limit - q.sending
-		n := q.Transmit(t.desc[posted:min(t.n, posted+room)])
+		batch := t.desc[posted:min(t.n, posted+room)]
+		if l.chains != nil {
+			// The queue takes what there is room for, so that a chain is posted whole.
+			batch = batch[:wholeFrames(batch)]
+		}
+		n := q.Transmit(batch)
 		place, shift := l.place, l.shift&63
 		for _, d := range t.desc[posted : posted+n] {
 			place[d.Addr>>shift] = q.mark
+		}
+		if l.taps != nil {
+			l.taps.sent(l, port, t.desc[posted:posted+n])
 		}
 		q.sending += n
 		posted += n
@@ -83,12 +106,20 @@ func (l *lane) transmit(port int) {
 		}
 		l.reap(q)
 	}
-	l.counts[port][cTransmitted] += uint64(posted)
+	frames := posted
+	if l.chains != nil {
+		frames = framesIn(t.desc[:posted])
+		l.counts[port][cTxPieces] += uint64(posted - frames)
+	}
+	l.counts[port][cTransmitted] += uint64(frames)
+	l.tally(stageTransmit, posted)
+	l.tally(stageKick, posted)
 	for i := posted; i < t.n; i++ {
 		l.unsent(port, t, i, q.failed)
 	}
 	clear(t.worker[:t.n])
 	t.n = 0
+	l.at(before)
 }
 
 // unsent frees a frame that could not be posted and counts why.
@@ -97,19 +128,26 @@ func (l *lane) unsent(port int, t *txBatch, i int, broken bool) {
 	if broken {
 		reason = PortBroken
 	}
+	if t.desc[i].Options != 0 { // not the last piece
+		l.release(t.desc[i].Addr)
+		return
+	}
 	from := &l.counts[t.from[i]]
 	switch t.kind[i] {
 	case sentReplica:
 		l.counts[port][cReplicaDrops+int(reason)]++
+		l.sawDrop(port, t.desc[i], reason)
 		if w := t.worker[i]; w != nil {
 			w.sent--
 		}
 	case sentPassed:
 		from[cPassed]--
 		from[cDrops+int(reason)]++
+		l.sawDrop(int(t.from[i]), t.desc[i], reason)
 	case sentAnswer:
 		from[cAnswered]--
 		from[cDrops+int(reason)]++
+		l.sawDrop(int(t.from[i]), t.desc[i], reason)
 	}
 	l.release(t.desc[i].Addr)
 }
@@ -117,7 +155,9 @@ func (l *lane) unsent(port int, t *txBatch, i int, broken bool) {
 // kick makes the kernel send what was posted. An error is logged once until the queue works again.
 func (l *lane) kick(q *laneQueue) {
 	l.counts[q.port][cKicks]++
+	before := l.at(stageKick)
 	err := q.Kick()
+	l.at(before)
 	if err == nil {
 		q.failed = false
 		return

@@ -20,6 +20,9 @@ func (l *lane) updateNow() { l.now = int64(time.Since(l.epoch)) }
 
 // idle is called when a round found nothing: it publishes the counters, then spins or sleeps as configured.
 func (l *lane) idle() {
+	if l.clock.busy {
+		l.endBusy()
+	}
 	if l.dirty {
 		l.publish()
 	}
@@ -48,10 +51,12 @@ func (l *lane) idle() {
 // Go's atomics are sequentially consistent, so one of the two sees the other.
 func (l *lane) sleep() {
 	l.lane[lSleeps]++
+	l.lane[lAsleep] = uint64(l.now)
 	l.publish()
 	l.sleeping.Store(true)
 	if l.mail.pending.Load() || l.inbound() || l.queuePending() {
 		l.sleeping.Store(false)
+		l.lane[lAsleep] = 0
 		return
 	}
 	timeout := -1
@@ -61,6 +66,7 @@ func (l *lane) sleep() {
 	// Poll, not a raw system call: the runtime must know, or the collector would wait for this thread.
 	_, err := unix.Poll(l.poll, timeout)
 	l.sleeping.Store(false)
+	l.endSleep()
 	if err != nil && err != unix.EINTR {
 		l.log.Error("poll", "lane", l.id, "err", err)
 		time.Sleep(heldPoll)
