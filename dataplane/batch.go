@@ -119,6 +119,10 @@ func (l *lane) parse() {
 			continue
 		}
 		if p.DstPort == native.Port {
+			if b.desc[i].Options != 0 { // no job has messages of this size
+				l.drop(i, Chained)
+				continue
+			}
 			l.parseNative(i)
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gradnic/wire/inet"
+	"gradnic/xdp"
 )
 
 // Limits of a configuration.
@@ -86,6 +87,9 @@ type Config struct {
 	FramesPerQueue int
 	// ChunkSize is 2048 or 4096; 0 means DefaultChunkSize.
 	ChunkSize int
+	// LongestFrame is the longest frame in bytes, Ethernet header included; 0 means as the netdevs' MTUs need it. Frames
+	// that do not fit into a chunk take several (Linux 6.6), which costs every frame a little.
+	LongestFrame int
 	// HugePages asks for hugepage-backed memory.
 	HugePages bool
 	// Wait is what an idle lane does.
@@ -130,6 +134,9 @@ func (c *Config) setDefaults() error {
 	}
 	if c.ChunkSize != 2048 && c.ChunkSize != 4096 {
 		return fmt.Errorf("config: chunk size %d: legal are 2048 and 4096", c.ChunkSize)
+	}
+	if most := xdp.MaxPieces * (c.ChunkSize - xdp.KernelHeadroom); c.LongestFrame < 0 || c.LongestFrame > most {
+		return fmt.Errorf("config: longest frame of %d bytes: legal are up to %d with chunks of %d", c.LongestFrame, most, c.ChunkSize)
 	}
 	if int(c.Wait) >= len(waitNames) {
 		return fmt.Errorf("config: %v: legal are %s", c.Wait, strings.Join(waitNames[:], ", "))

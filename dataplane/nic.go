@@ -26,6 +26,9 @@ type NIC struct {
 	ports []*port
 	lanes []*lane
 	place []uint16 // by chunk, see reclaim
+	// The longest frame in bytes, and whether frames may take several chunks.
+	longest int
+	multi   bool
 	wg    sync.WaitGroup
 
 	mu    sync.Mutex // the control side: everything below, and the lanes while they do not run
@@ -118,6 +121,9 @@ func (n *NIC) openAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := n.measure(); err != nil {
+		return err
+	}
 	n.umem, err = xdp.NewUMEM(xdp.UMEMOptions{Chunks: perLane * len(n.lanes), ChunkSize: n.cfg.ChunkSize, HugePages: n.cfg.HugePages})
 	if err != nil {
 		return err
@@ -180,6 +186,37 @@ func (n *NIC) countQueues() (perLane int, err error) {
 	return perLane, nil
 }
 
+// measure finds the longest frame, and whether it takes several chunks.
+func (n *NIC) measure() error {
+	room := n.cfg.ChunkSize - xdp.KernelHeadroom
+	n.longest, n.multi = room, false
+	if f := n.cfg.LongestFrame; f > 0 {
+		n.longest, n.multi = f, f > room
+	}
+	for _, p := range n.ports {
+		s, ok := p.spec.(interface {
+			frameSize() (frame int, multi bool, err error)
+		})
+		if !ok {
+			continue
+		}
+		frame, multi, err := s.frameSize()
+		if err != nil {
+			return fmt.Errorf("port %s: %w", p.name, err)
+		}
+		if f := n.cfg.LongestFrame; f > 0 && frame > f {
+			return fmt.Errorf("port %s: its MTU makes frames of %d bytes, the longest is to be %d", p.name, frame, f)
+		}
+		n.longest, n.multi = max(n.longest, frame), n.multi || multi || frame > room
+	}
+	if n.multi {
+		for _, l := range n.lanes {
+			l.chains = newChains(n.longest)
+		}
+	}
+	return nil
+}
+
 // enoughQueues refuses a port with fewer queues than there are lanes.
 func (n *NIC) enoughQueues(p *port, queues int) error {
 	if queues < len(n.lanes) {
@@ -190,7 +227,7 @@ func (n *NIC) enoughQueues(p *port, queues int) error {
 
 // environment is what a port is opened in.
 func (n *NIC) environment(p *port) *environment {
-	return &environment{cfg: &n.cfg, umem: n.umem, budget: p.budget, wake: func(lane int) { n.lanes[lane].wake() }}
+	return &environment{cfg: &n.cfg, umem: n.umem, budget: p.budget, longest: n.longest, multi: n.multi, wake: func(lane int) { n.lanes[lane].wake() }}
 }
 
 // handoffSize is the capacity of the ring from one lane to another.

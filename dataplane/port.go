@@ -29,6 +29,9 @@ type environment struct {
 	wake func(lane int)
 	// budget is how many chunks each lane has for the port's queues; 0 is FramesPerQueue for each.
 	budget int
+	// longest is the longest frame in bytes; multi is true when frames may take several chunks.
+	longest int
+	multi   bool
 	// bindTimeout bounds the wait for a queue that is being let go; 0 is xdp's default.
 	bindTimeout time.Duration
 }

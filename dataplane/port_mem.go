@@ -77,8 +77,8 @@ func (p *MemPort) open(e *environment) (*openPort, error) {
 	half := e.cfg.FramesPerQueue / 2
 	for range e.cfg.Lanes {
 		q := &memQueue{
-			port: p, fill: newSPSC[uint64](2 * half), rx: newSPSC[Desc](half), tx: newSPSC[Desc](half), done: newSPSC[uint64](half),
-			chunk: uint64(e.cfg.ChunkSize), room: e.umem.MaxFrame(), offset: uint64(e.umem.Headroom()),
+			port: p, fill: newSPSC[uint64](2 * half), rx: newSPSC[Desc](half), tx: newSPSC[Desc](half), done: newSPSC[uint64](half + xdp.MaxPieces),
+			chunk: uint64(e.cfg.ChunkSize), room: e.umem.MaxFrame(), longest: e.longest, offset: uint64(e.umem.Headroom()),
 		}
 		o.queues = append(o.queues, q)
 		open.queues = append(open.queues, q)
@@ -159,8 +159,8 @@ func (p *MemPort) ready() (*memOpen, error) {
 
 func (p *MemPort) send(o *memOpen, queue int, frame []byte) error {
 	q := o.queues[queue]
-	if len(frame) == 0 || len(frame) > q.room {
-		return fmt.Errorf("port %s: frame of %d bytes: legal are 1 to %d", p.name, len(frame), q.room)
+	if len(frame) == 0 || len(frame) > q.longest {
+		return fmt.Errorf("port %s: frame of %d bytes: legal are 1 to %d", p.name, len(frame), q.longest)
 	}
 	var until time.Time
 	for wait := time.Duration(0); ; {
@@ -248,14 +248,15 @@ func (p *MemPort) take(o *memOpen, buf []byte) (int, bool) {
 
 // memQueue is one queue. Each ring has the lane on one side and the wire end on the other.
 type memQueue struct {
-	port   *MemPort
-	fill   *spsc[uint64]
-	rx     *spsc[Desc]
-	tx     *spsc[Desc]
-	done   *spsc[uint64]
-	chunk  uint64
-	room   int    // longest frame
-	offset uint64 // of a received frame in its chunk, as the kernel has it
+	port    *MemPort
+	fill    *spsc[uint64]
+	rx      *spsc[Desc]
+	tx      *spsc[Desc]
+	done    *spsc[uint64]
+	chunk   uint64
+	room    int    // bytes that a chunk takes
+	longest int    // longest frame
+	offset  uint64 // of a received frame in its chunk, as the kernel has it
 }
 
 func (q *memQueue) Fill(addrs []uint64) int   { return q.fill.push(addrs) }
@@ -275,31 +276,42 @@ func (q *memQueue) Kick() error {
 	return nil
 }
 
-// deliver plays the kernel's part of receive: a chunk of the fill ring, the frame, a descriptor.
+// deliver plays the kernel's part of receive: a chunk of the fill ring, the frame, a descriptor; several when the frame
+// does not fit into one.
 func (q *memQueue) deliver(area, frame []byte) bool {
-	if q.rx.full() {
+	pieces := (len(frame) + q.room - 1) / q.room
+	if q.rx.free(pieces) < pieces || q.fill.len() < pieces {
 		return false
 	}
-	var a [1]uint64
-	if q.fill.pop(a[:]) == 0 {
-		return false
+	var a [xdp.MaxPieces]uint64
+	var d [xdp.MaxPieces]Desc
+	q.fill.pop(a[:pieces])
+	for i := range pieces {
+		d[i].Addr = a[i]&^(q.chunk-1) + q.offset
+		n := copy(area[d[i].Addr:][:q.room], frame)
+		d[i].Len, d[i].Options = uint32(n), xdp.PacketContinues
+		frame = frame[n:]
 	}
-	addr := a[0]&^(q.chunk-1) + q.offset
-	copy(area[addr:], frame)
-	q.rx.push([]Desc{{Addr: addr, Len: uint32(len(frame))}})
+	d[pieces-1].Options = 0
+	q.rx.push(d[:pieces])
 	return true
 }
 
 // takeOut plays the kernel's part of transmit: a descriptor, the frame, the completion.
 func (q *memQueue) takeOut(area, buf []byte) (int, bool) {
-	if q.done.full() {
+	if q.done.free(xdp.MaxPieces) < xdp.MaxPieces { // more than can be outstanding
 		return 0, false
 	}
-	var d [1]Desc
-	if q.tx.pop(d[:]) == 0 {
-		return 0, false
+	n := 0
+	for {
+		var d [1]Desc
+		if q.tx.pop(d[:]) == 0 { // a chain is posted whole, so that there was nothing
+			return 0, false
+		}
+		n += copy(buf[n:], area[d[0].Addr:d[0].Addr+uint64(d[0].Len)])
+		q.done.push([]uint64{d[0].Addr})
+		if d[0].Options&xdp.PacketContinues == 0 {
+			return n, true
+		}
 	}
-	n := copy(buf, area[d[0].Addr:d[0].Addr+uint64(d[0].Len)])
-	q.done.push([]uint64{d[0].Addr})
-	return n, true
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"gradnic/xdp"
 )
 
 // PcapPort reads a capture (pcap or pcapng, Ethernet) as ingress, in its order and as fast as the lane takes it, and
@@ -89,7 +91,7 @@ func (p *PcapPort) open(e *environment) (*openPort, error) {
 	for q := range e.cfg.Lanes {
 		open.queues = append(open.queues, &pcapQueue{
 			shared: s, area: area, first: q == 0, chunk: uint64(e.cfg.ChunkSize),
-			room: e.umem.MaxFrame(), offset: uint64(e.umem.Headroom()),
+			room: e.umem.MaxFrame(), longest: e.longest, offset: uint64(e.umem.Headroom()),
 			fill: newSPSC[uint64](e.cfg.FramesPerQueue), done: newSPSC[uint64](e.cfg.FramesPerQueue / 2),
 		})
 	}
@@ -186,14 +188,17 @@ func (s *pcapShared) write(frame []byte) {
 
 // pcapQueue plays the kernel's part itself, on the lane's thread.
 type pcapQueue struct {
-	shared *pcapShared
-	area   []byte
-	first  bool
-	chunk  uint64
-	room   int
-	offset uint64
-	fill   *spsc[uint64]
-	done   *spsc[uint64]
+	shared  *pcapShared
+	area    []byte
+	first   bool
+	chunk   uint64
+	room    int // bytes that a chunk takes
+	longest int // longest frame
+	offset  uint64
+	ahead   []byte // a packet that was read and found no chunks yet
+	whole   []byte // a frame of several chunks, for the writer
+	fill    *spsc[uint64]
+	done    *spsc[uint64]
 }
 
 func (q *pcapQueue) Fill(addrs []uint64) int   { return q.fill.push(addrs) }
@@ -217,21 +222,33 @@ func (q *pcapQueue) Receive(out []Desc) int {
 	}
 	n := 0
 	for n < len(out) && !q.fill.empty() {
-		data, _, err := s.reader.ZeroCopyReadPacketData()
-		if err != nil {
-			s.end(err)
-			break
+		data := q.ahead
+		if data == nil {
+			var err error
+			if data, _, err = s.reader.ZeroCopyReadPacketData(); err != nil {
+				s.end(err)
+				break
+			}
 		}
-		if len(data) == 0 || len(data) > q.room {
+		if len(data) == 0 || len(data) > q.longest {
 			s.tooBig.Add(1)
 			continue
 		}
-		var a [1]uint64
-		q.fill.pop(a[:])
-		addr := a[0]&^(q.chunk-1) + q.offset
-		copy(q.area[addr:], data)
-		out[n] = Desc{Addr: addr, Len: uint32(len(data))}
-		n++
+		pieces := (len(data) + q.room - 1) / q.room
+		if n+pieces > len(out) || q.fill.len() < pieces {
+			q.ahead = data // good until the next read
+			break
+		}
+		q.ahead = nil
+		for ; len(data) > 0; n++ {
+			var a [1]uint64
+			q.fill.pop(a[:])
+			addr := a[0]&^(q.chunk-1) + q.offset
+			k := copy(q.area[addr:][:q.room], data)
+			data = data[k:]
+			out[n] = Desc{Addr: addr, Len: uint32(k), Options: xdp.PacketContinues}
+		}
+		out[n-1].Options = 0
 	}
 	return n
 }
@@ -246,7 +263,17 @@ func (q *pcapQueue) Transmit(d []Desc) int {
 		if q.done.full() {
 			break
 		}
-		s.write(q.area[x.Addr : x.Addr+uint64(x.Len)])
+		piece := q.area[x.Addr : x.Addr+uint64(x.Len)]
+		switch more := x.Options&xdp.PacketContinues != 0; {
+		case more || len(q.whole) > 0:
+			q.whole = append(q.whole, piece...)
+			if !more {
+				s.write(q.whole)
+				q.whole = q.whole[:0]
+			}
+		default:
+			s.write(piece)
+		}
 		q.done.push([]uint64{x.Addr})
 		n++
 	}

@@ -75,6 +75,19 @@ func (p XDPPort) queueCount(int) (int, error) {
 	return p.queuesOf(have)
 }
 
+// frameSize is the longest frame that the netdev's MTU allows, and whether it needs more than one buffer in the driver.
+func (p XDPPort) frameSize() (frame int, multi bool, err error) {
+	err = p.inNamespace(func() error {
+		ifi, err := net.InterfaceByName(p.Interface)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", p.Interface, err)
+		}
+		frame, multi = ifi.MTU+inet.EthernetLen, ifi.MTU > onePageMTU()
+		return nil
+	})
+	return frame, multi, err
+}
+
 // receiveQueues asks a netdev for its receive queues; 0 when the driver does not say.
 func receiveQueues(e *ethtool.Ethtool, iface string) (int, error) {
 	c, err := e.GetChannels(iface)
@@ -136,9 +149,9 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 			return fmt.Errorf("interface %s: %w", p.Interface, err)
 		}
 		o.ifindex = ifi.Index
-		if limit := e.umem.MaxFrame(); ifi.MTU+inet.EthernetLen > limit {
-			return fmt.Errorf("interface %s: MTU %d makes frames of %d bytes, a chunk of %d takes %d (ip link set %s mtu %d, or larger chunks)",
-				p.Interface, ifi.MTU, ifi.MTU+inet.EthernetLen, e.cfg.ChunkSize, limit, p.Interface, limit-inet.EthernetLen)
+		if ifi.MTU+inet.EthernetLen > e.longest {
+			return fmt.Errorf("interface %s: MTU %d makes frames of %d bytes, the longest are %d (ip link set %s mtu %d, or start again)",
+				p.Interface, ifi.MTU, ifi.MTU+inet.EthernetLen, e.longest, p.Interface, e.longest-inet.EthernetLen)
 		}
 		half := depth / 2
 		budget := p.TxBudget
@@ -151,20 +164,24 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 				// Receive becomes visible before the fill slots are released: twice the frames it must hold.
 				FillSize: 2 * half, RxSize: half, TxSize: half, CompletionSize: half,
 				ForceCopy: p.ForceCopy, ForceZeroCopy: p.ForceZeroCopy, TxBudget: budget,
-				BindTimeout: e.bindTimeout,
+				BindTimeout: e.bindTimeout, MultiBuffer: e.multi,
 			})
+			if e.multi && errors.Is(err, unix.EINVAL) {
+				one := min(e.umem.MaxFrame()-inet.EthernetLen, onePageMTU())
+				return fmt.Errorf("interface %s: MTU %d takes frames of several chunks, which this kernel or driver does not have (ip link set %s mtu %d): %w", p.Interface, ifi.MTU, p.Interface, one, err)
+			}
 			if err != nil {
 				return err
 			}
 			o.sockets = append(o.sockets, s)
 		}
-		return o.load()
+		return o.load(e.multi)
 	})
 	if err != nil {
 		return nil, errors.Join(err, o.close())
 	}
 	open := &openPort{
-		depth: depth, netdev: netdev{o.ifindex, n, o.steering.ProgramID(), e.umem.MaxFrame()},
+		depth: depth, netdev: netdev{o.ifindex, n, o.steering.ProgramID(), e.longest},
 		mode: o.steering.Mode().String(), zeroCopy: o.sockets[0].ZeroCopy(),
 		attach: o.attach, detach: o.detach, close: o.close, statistics: o.statistics, steering: o.steering.Counters,
 	}
@@ -192,9 +209,9 @@ func depthOf(e *environment, queues int) (int, error) {
 }
 
 // load attaches the program, which takes nothing yet, and binds the sockets to it.
-func (o *xdpOpen) load() error {
+func (o *xdpOpen) load(multi bool) error {
 	var err error
-	if o.steering, err = xdp.Attach(xdp.AttachOptions{IfIndex: o.ifindex, Mode: o.spec.Mode}); err != nil {
+	if o.steering, err = xdp.Attach(xdp.AttachOptions{IfIndex: o.ifindex, Mode: o.spec.Mode, MultiBuffer: multi}); err != nil {
 		return err
 	}
 	for q, s := range o.sockets {
