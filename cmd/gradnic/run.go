@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"gradnic/control"
+	"gradnic/control/config"
 	"gradnic/control/daemon"
 	"gradnic/dataplane"
 	"gradnic/wire/inet"
@@ -30,15 +32,25 @@ func (f textFlag) String() string {
 }
 func (f textFlag) Type() string { return f.typing }
 
+// runFlags are the settings of a NIC: the keys of its configuration file too.
+type runFlags struct {
+	daemon    daemon.Options
+	ports     []string
+	mac       inet.MAC
+	ip        inet.Addr
+	mode      xdp.Mode
+	logFormat string
+	logLevel  slog.Level
+}
+
+// notKeys are the flags of run that are no keys of a file.
+var notKeys = []string{"config", "check", "print-config"}
+
 func newRunCmd() *cobra.Command {
 	var (
-		o         daemon.Options
-		ports     []string
-		mac       inet.MAC
-		ip        inet.Addr
-		mode      xdp.Mode
-		logFormat string
-		logLevel  slog.Level
+		r            runFlags
+		file         string
+		check, print bool
 	)
 	cmd := &cobra.Command{
 		Use:   "run --port IFACE --ip ADDRESS",
@@ -46,42 +58,63 @@ func newRunCmd() *cobra.Command {
 		Long: "Run the NIC in the foreground until SIGINT or SIGTERM. It prints one line that\n" +
 			"begins with \"ready\" on standard output when everything answers; logs go to\n" +
 			"standard error. The address is the NIC's own and no netdev's: frames to others\n" +
-			"pass to the kernel untouched.",
+			"pass to the kernel untouched.\n\n" +
+			"Every flag is also a key of the configuration file; flags win. SIGHUP reads the\n" +
+			"file again, changes what can change and says what needs a restart.",
 		Example: "  gradnic run --port eth1 --ip 10.50.0.254\n" +
-			"  gradnic run --port eth1 --port eth2 --ip 10.50.0.254 --lanes 2 --cpus 2,3 --switchml 10.1.0.1",
+			"  gradnic run --port eth1 --port eth2 --ip 10.50.0.254 --lanes 2 --cpus 2,3 --switchml 10.1.0.1\n" +
+			"  gradnic run -c /etc/gradnic/gradnic.yaml --check",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(ports) == 0 {
-				return usageErrorf("--port is missing: which interface the NIC runs on, once for each")
+			given := config.GivenOf(cmd.Flags())
+			if file != "" {
+				if err := config.ReadFile(file, cmd.Flags(), notKeys...); err != nil {
+					return err
+				}
 			}
-			if ip.IsZero() {
-				return usageErrorf("--ip is missing: the NIC's own address, which no interface has")
+			if print {
+				return config.Print(cmd.OutOrStdout(), cmd.Flags(), notKeys...)
 			}
-			if mac.IsZero() {
-				mac = inet.MAC{0x02, 0x67, ip[0], ip[1], ip[2], ip[3]}
-			}
-			logger, err := newLogger(cmd, logFormat, logLevel)
+			o, err := r.options()
 			if err != nil {
 				return err
 			}
-			for _, name := range ports {
-				o.Ports = append(o.Ports, dataplane.XDPPort{Interface: name, Mode: mode})
+			if check {
+				if err := daemon.Check(o); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "the configuration is right")
+				return err
 			}
-			o.NIC.MAC, o.NIC.IP, o.Logger, o.Version = mac, ip, logger, buildVersion().Version
+			level := new(slog.LevelVar)
+			level.Set(r.logLevel)
+			o.Logger = newLogger(cmd, r.logFormat, level)
 			o.Ready = func(s daemon.Status) error {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), s.Line())
 				return err
 			}
+			reload, stop := watchReload(cmd.Context(), &reloader{file: file, given: given, running: cmd.Flags(), level: level, logger: o.Logger})
+			defer stop()
+			o.Reload = reload
 			return daemon.Run(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&ports, "port", nil, "interface to run on; once for each")
-	f.Var(textFlag{func(s string) error { return ip.UnmarshalText([]byte(s)) }, nil, "address"}, "ip", "the NIC's own IPv4 address")
-	f.Var(textFlag{func(s string) error { return mac.UnmarshalText([]byte(s)) }, nil, "mac"}, "mac", "the NIC's own MAC (default 02:67 and the IPv4 address)")
+	f.StringVarP(&file, "config", "c", "", "YAML file whose keys are these flags")
+	f.BoolVar(&check, "check", false, "check flags and file, and run nothing")
+	f.BoolVar(&print, "print-config", false, "print flags and file as one file with all keys, and run nothing")
+	r.register(f)
+	return cmd
+}
+
+func (r *runFlags) register(f *pflag.FlagSet) {
+	o := &r.daemon
+	f.StringArrayVar(&r.ports, "port", nil, "interface to run on; once for each (mem:NAME is one of memory, to try the API without root)")
+	f.Var(textFlag{func(s string) error { return r.ip.UnmarshalText([]byte(s)) }, func() string { return unlessZero(r.ip, r.ip.IsZero()) }, "address"}, "ip", "the NIC's own IPv4 address")
+	f.Var(textFlag{func(s string) error { return r.mac.UnmarshalText([]byte(s)) }, func() string { return unlessZero(r.mac, r.mac.IsZero()) }, "mac"}, "mac", "the NIC's own MAC (default 02:67 and the IPv4 address)")
 	f.IntVar(&o.NIC.Lanes, "lanes", 1, "threads of the data plane; every port needs as many queues")
 	f.IntSliceVar(&o.NIC.CPUs, "cpus", nil, "pin the lanes to these CPUs, one a lane")
-	f.Var(textFlag{func(s string) (err error) { mode, err = parseMode(s); return err }, func() string { return mode.String() }, "mode"},
+	f.Var(textFlag{func(s string) (err error) { r.mode, err = parseMode(s); return err }, func() string { return r.mode.String() }, "mode"},
 		"mode", "where the XDP program runs: auto (native where the driver can, else generic), native, generic")
 	f.Var(textFlag{func(s string) error { return o.NIC.Wait.UnmarshalText([]byte(s)) }, func() string { return o.NIC.Wait.String() }, "wait"},
 		"wait", "what an idle lane does: adaptive (spin, then sleep), busy (never sleep), interrupt (sleep at once)")
@@ -94,10 +127,43 @@ func newRunCmd() *cobra.Command {
 	f.StringVar(&o.SwitchML, "switchml", "", "answer as the SwitchML controller on HOST, HOST:PORT (port 50099 without one) or unix:PATH; off unless given")
 	f.IntVar(&o.SwitchMLSlots, "switchml-slots", 0, "slots of a SwitchML session (default 8192)")
 	f.DurationVar(&o.StopTimeout, "stop-timeout", daemon.DefaultStopTimeout, "how long stopping may take")
-	f.StringVar(&logFormat, "log", "text", "form of the log on standard error: text or json")
-	f.Var(textFlag{func(s string) error { return logLevel.UnmarshalText([]byte(s)) }, func() string { return strings.ToLower(logLevel.String()) }, "level"},
+	f.StringVar(&r.logFormat, "log", "text", "form of the log on standard error: text or json")
+	f.Var(textFlag{func(s string) error { return r.logLevel.UnmarshalText([]byte(s)) }, func() string { return strings.ToLower(r.logLevel.String()) }, "level"},
 		"log-level", "least level of the log: debug, info, warn or error")
-	return cmd
+}
+
+// options are the daemon's for these flags.
+func (r *runFlags) options() (daemon.Options, error) {
+	o := r.daemon
+	if len(r.ports) == 0 {
+		return o, usageErrorf("--port is missing: which interface the NIC runs on, once for each")
+	}
+	if r.ip.IsZero() {
+		return o, usageErrorf("--ip is missing: the NIC's own address, which no interface has")
+	}
+	if r.logFormat != "text" && r.logFormat != "json" {
+		return o, usageErrorf("--log %q: legal are text and json", r.logFormat)
+	}
+	o.NIC.MAC, o.NIC.IP, o.Version = r.mac, r.ip, buildVersion().Version
+	if o.NIC.MAC.IsZero() {
+		o.NIC.MAC = inet.MAC{0x02, 0x67, r.ip[0], r.ip[1], r.ip[2], r.ip[3]}
+	}
+	o.Ports = nil
+	for _, name := range r.ports {
+		if mem, ok := strings.CutPrefix(name, "mem:"); ok {
+			o.Ports = append(o.Ports, dataplane.NewMemPort(mem))
+			continue
+		}
+		o.Ports = append(o.Ports, dataplane.XDPPort{Interface: name, Mode: r.mode})
+	}
+	return o, nil
+}
+
+func unlessZero(v fmt.Stringer, zero bool) string {
+	if zero {
+		return ""
+	}
+	return v.String()
 }
 
 func parseMode(s string) (xdp.Mode, error) {
@@ -109,15 +175,12 @@ func parseMode(s string) (xdp.Mode, error) {
 	return 0, fmt.Errorf("%q: legal are auto, native, generic", s)
 }
 
-func newLogger(cmd *cobra.Command, format string, level slog.Level) (*slog.Logger, error) {
+func newLogger(cmd *cobra.Command, format string, level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: shortTime}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), options)), nil
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), options))
 	}
-	return nil, usageErrorf("--log %q: legal are text and json", format)
+	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), options))
 }
 
 // shortTime cuts times to milliseconds.

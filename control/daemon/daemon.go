@@ -44,6 +44,45 @@ type Options struct {
 	Logger      *slog.Logger // nil discards
 	// Ready is called once when everything answers; nil: nothing.
 	Ready func(Status) error
+	// Reload brings settings that change while it runs; nil: none do.
+	Reload <-chan Settings
+}
+
+// Settings are the options that change while a daemon runs.
+type Settings struct {
+	StopTimeout time.Duration // as in Options
+}
+
+// Settings are those of the options that change while a daemon runs.
+func (o Options) Settings() Settings { return Settings{StopTimeout: o.StopTimeout} }
+
+func (o *Options) apply(s Settings) {
+	o.StopTimeout = s.StopTimeout
+	if o.StopTimeout <= 0 {
+		o.StopTimeout = DefaultStopTimeout
+	}
+}
+
+// Check refuses options that can not run on any machine. It opens nothing: whether
+// interfaces are there and addresses are free is known at the start only.
+func Check(o Options) error {
+	if _, err := dataplane.New(o.NIC, o.Ports...); err != nil {
+		return err
+	}
+	if o.API != "" {
+		if _, _, err := control.SplitAddress(o.API); err != nil {
+			return fmt.Errorf("API: %w", err)
+		}
+	}
+	if o.SwitchML != "" && !strings.HasPrefix(o.SwitchML, "unix:") {
+		if _, err := switchMLAddress(o.SwitchML); err != nil {
+			return fmt.Errorf("SwitchML controller: %w", err)
+		}
+	}
+	if o.SwitchMLSlots < 0 || o.SwitchMLSlots > dataplane.MaxSlots {
+		return fmt.Errorf("SwitchML controller: %d slots: legal are 1 to %d", o.SwitchMLSlots, dataplane.MaxSlots)
+	}
+	return nil
 }
 
 // Status is what runs, when it is ready.
@@ -86,9 +125,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.NIC.Logger == nil {
 		o.NIC.Logger = o.Logger
 	}
-	if o.StopTimeout <= 0 {
-		o.StopTimeout = DefaultStopTimeout
-	}
+	o.apply(o.Settings())
 	nic, err := dataplane.New(o.NIC, o.Ports...)
 	if err != nil {
 		return err
@@ -111,12 +148,16 @@ func Run(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
-	select {
-	case <-ctx.Done():
-		o.Logger.Info("stopping", "why", context.Cause(ctx))
-		return nil
-	case err := <-failed:
-		return err
+	for {
+		select {
+		case <-ctx.Done():
+			o.Logger.Info("stopping", "why", context.Cause(ctx))
+			return nil
+		case err := <-failed:
+			return err
+		case s := <-o.Reload:
+			o.apply(s)
+		}
 	}
 }
 

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// lines is an output of a command that runs, of which a test waits for lines.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *lines) wait(t *testing.T, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if strings.Contains(l.String(), want) {
+			return
+		}
+	}
+	t.Fatalf("no %q in:\n%s", want, l)
+}
+
+var _ io.Writer = (*lines)(nil)
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestConfigCheckAndPrint(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "gradnic.yaml")
+	writeFile(t, file, "port: [eth1, eth2]\nip: 10.50.0.254\nlanes: 2\n")
+	gradnic(t, "", "run", "-c", file, "--check").want(t, exitOK, "the configuration is right\n")
+	gradnic(t, "", "run", "-c", file, "--lanes", "4", "--print-config").want(t, exitOK, "\nlanes: 4\n")
+	gradnic(t, "", "run", "-c", file, "--lanes", "1000", "--check").want(t, exitFailed, "1000 lanes")
+	gradnic(t, "", "run", "-c", file, "--switchml", "/x", "--check").want(t, exitFailed, "SwitchML controller: address")
+
+	// What is printed is a file that is right, and prints the same.
+	printed := gradnic(t, "", "run", "-c", file, "--print-config").want(t, exitOK, "port: [eth1, eth2]\n")
+	again := filepath.Join(t.TempDir(), "again.yaml")
+	writeFile(t, again, printed.out)
+	if r := gradnic(t, "", "run", "-c", again, "--print-config"); r.out != printed.out {
+		t.Errorf("printed\n%s\nand again\n%s", printed.out, r.out)
+	}
+
+	writeFile(t, file, "port: eth1\nip: 10.50.0.254\nframe: 2\n")
+	gradnic(t, "", "run", "-c", file, "--check").want(t, exitFailed, file+`:3:1: "frame" is not a key: did you mean frames?`)
+	gradnic(t, "", "run", "-c", file+".none", "--check").want(t, exitFailed, "no such file")
+}
+
+// SIGHUP changes the log level, says that the number of lanes needs a restart, and
+// leaves all as it was when the file is wrong.
+func TestReloadOnSIGHUP(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "gradnic.yaml")
+	text := "port: mem:m0\nip: 10.50.0.254\napi: " + filepath.Join(dir, "api.sock") + "\n"
+	writeFile(t, file, text)
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, log lines
+	done := make(chan int, 1)
+	go func() { done <- run(ctx, []string{"run", "-c", file}, strings.NewReader(""), &out, &log) }()
+	defer func() {
+		cancel()
+		if code := <-done; code != exitOK {
+			t.Errorf("status %d, log:\n%s", code, log.String())
+		}
+	}()
+	out.wait(t, "ready ")
+	hup := func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFile(t, file, text+"log-level: debug\nlanes: 2\n")
+	hup()
+	log.wait(t, `msg="configuration changed" key=log-level was=info is=debug`)
+	log.wait(t, `msg="configuration needs a restart" key=lanes runs=1 file=2`)
+	log.wait(t, "changed=1 need_restart=1")
+	writeFile(t, file, text+"log-levl: warn\n")
+	hup()
+	log.wait(t, "did you mean log-level?")
+	writeFile(t, file, text+"lanes: 1000\n")
+	hup()
+	log.wait(t, "1000 lanes")
+	writeFile(t, file, text+"log-level: warn\n")
+	hup()
+	log.wait(t, "key=log-level was=debug is=warn")
+	log.wait(t, "changed=1 need_restart=0")
+	hup() // info is no longer logged
+	writeFile(t, file, "")
+	hup()
+	log.wait(t, "--port is missing")
+	if n := strings.Count(log.String(), "need_restart=0"); n != 1 {
+		t.Errorf("read %d times in:\n%s", n, log.String())
+	}
+}
