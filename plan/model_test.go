@@ -136,7 +136,7 @@ func TestTimelineByHand(t *testing.T) {
 		backward, reduce                []Span
 		update, communication, exp, all float64
 	}{
-		{"naive", Mode{Kind: Naive}, ms(10, 12, 6, 10, 4, 6), ms(20, 21, 20, 20, 12, 20), 9, 9, 9, 30},
+		{"naive", Mode{Kind: Naive}, ms(10, 12, 6, 10, 4, 6), ms(20, 21, 10, 10, 12, 20), 9, 9, 9, 30},
 		// 16 ms and 2 steps of 0.5 ms; 2 ms and those.
 		{"overlapped", Mode{Kind: Overlapped}, ms(20, 24, 12, 20, 8, 12), ms(29, 32, 20, 20, 12, 29), 18, 20, 8, 50},
 		{"ideal", Mode{Kind: Ideal}, ms(20, 24, 12, 20, 8, 12), ms(24, 25, 20, 20, 12, 20), 18, 9, 1, 43},
