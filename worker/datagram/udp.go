@@ -1,0 +1,165 @@
+package datagram
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
+
+	"gradnic/wire/inet"
+)
+
+// UDP is a Transport over a UDP socket that is connected to the NIC, so that the kernel passes nothing from anyone else.
+type UDP struct {
+	conn    *net.UDPConn
+	batch   *ipv4.PacketConn
+	in, out []ipv4.Message
+	got     [][]byte
+	woken   atomic.Bool
+
+	sendFaults, recvFaults atomic.Uint64
+	last                   atomic.Pointer[error]
+}
+
+// anonymous hides a socket's peer addresses from x/net: to a connected socket they say nothing, and parsing them
+// allocates for every packet. SetLinger is what makes x/net treat the socket as one without addresses, like TCP.
+type anonymous struct{ *net.UDPConn }
+
+func (anonymous) SetLinger(int) error { return errors.ErrUnsupported }
+
+// socketBuffer is asked for both ways: a burst of results must fit, each with the kernel's own overhead.
+const socketBuffer = 4 << 20
+
+// NewUDP connects a socket to the NIC and takes it over. room is the longest payload that may come; a longer one is cut
+// to one byte more.
+func NewUDP(conn *net.UDPConn, nic Endpoint, room int) (*UDP, error) {
+	t := &UDP{conn: conn, batch: ipv4.NewPacketConn(anonymous{conn})}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("UDP socket: %w", err)
+	}
+	var opErr error
+	if err := raw.Control(func(fd uintptr) {
+		opErr = unix.Connect(int(fd), &unix.SockaddrInet4{Addr: nic.IP, Port: int(nic.Port)})
+		if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBuffer) != nil {
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer) // as much as is allowed
+		}
+		if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBuffer) != nil {
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
+		}
+	}); err != nil {
+		return nil, fmt.Errorf("UDP socket: %w", err)
+	}
+	if opErr != nil {
+		return nil, fmt.Errorf("connect UDP socket to the NIC at %v port %d: %w", nic.IP, nic.Port, opErr)
+	}
+	t.in, t.out = make([]ipv4.Message, Burst), make([]ipv4.Message, Burst)
+	t.got = make([][]byte, 0, Burst)
+	buf := make([]byte, Burst*(room+1))
+	for i := range Burst {
+		t.in[i].Buffers = [][]byte{buf[i*(room+1) : (i+1)*(room+1)]}
+		t.out[i].Buffers = make([][]byte, 1)
+	}
+	return t, nil
+}
+
+// Send implements Transport.
+func (t *UDP) Send(frames [][]byte) error {
+	for len(frames) > 0 {
+		n := min(len(frames), Burst)
+		for i, f := range frames[:n] {
+			t.out[i].Buffers[0] = f[inet.PayloadOffset:]
+		}
+		sent, err := t.batch.WriteBatch(t.out[:n], 0)
+		if err != nil {
+			if !mendable(err) {
+				return fmt.Errorf("send to the NIC: %w", err)
+			}
+			t.sendFaults.Add(1)
+			t.last.Store(&err)
+			sent = max(sent, 0) + 1 // the one that failed counts as lost
+		}
+		frames = frames[min(sent, n):]
+	}
+	return nil
+}
+
+// glance is how long a socket is looked at when the time is over already.
+const glance = 200 * time.Microsecond
+
+// Recv implements Transport.
+func (t *UDP) Recv(until time.Time) ([][]byte, error) {
+	// With a deadline in the past a read fails without looking: results that came while this thread did not run
+	// would stay unread, and their packets be resent.
+	if soon := time.Now().Add(glance); until.Before(soon) {
+		until = soon
+	}
+	// The deadline first, then the flag: Wake sets the flag first and the deadline then, so one of the two is seen.
+	if err := t.conn.SetReadDeadline(until); err != nil {
+		return nil, fmt.Errorf("UDP socket: %w", err)
+	}
+	if t.woken.Swap(false) {
+		return nil, nil
+	}
+	n, err := t.batch.ReadBatch(t.in, 0)
+	if err != nil {
+		t.woken.Store(false)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, nil
+		case mendable(err):
+			t.recvFaults.Add(1)
+			t.last.Store(&err)
+			return nil, nil
+		}
+		return nil, fmt.Errorf("receive from the NIC: %w", err)
+	}
+	t.got = t.got[:0]
+	for i := range t.in[:n] {
+		t.got = append(t.got, t.in[i].Buffers[0][:t.in[i].N])
+	}
+	return t.got, nil
+}
+
+// Wake implements Transport.
+func (t *UDP) Wake() {
+	t.woken.Store(true)
+	_ = t.conn.SetReadDeadline(longAgo) // fails on a closed socket only, which does not wait
+}
+
+// Faults implements Transport.
+func (t *UDP) Faults() Faults {
+	f := Faults{Socket: t.sendFaults.Load() + t.recvFaults.Load()}
+	if e := t.last.Load(); e != nil {
+		f.Last = *e
+	}
+	return f
+}
+
+// Close implements Transport.
+func (t *UDP) Close() error { return t.conn.Close() }
+
+// ListenGroup opens a socket for the packets that the NIC sends to a multicast group; several on one host may. ifc is the
+// interface that leads to the NIC.
+func ListenGroup(ifc *net.Interface, group, nic Endpoint, room int) (*UDP, error) {
+	lc := net.ListenConfig{Control: reuseAddress}
+	pc, err := lc.ListenPacket(background, "udp4", fmt.Sprintf("%v:%d", group.IP, group.Port))
+	if err != nil {
+		return nil, fmt.Errorf("listen to group %v port %d: %w", group.IP, group.Port, err)
+	}
+	conn := pc.(*net.UDPConn)
+	p := ipv4.NewPacketConn(conn)
+	if err := p.JoinGroup(ifc, &net.UDPAddr{IP: net.IP(group.IP[:])}); err != nil {
+		return nil, errors.Join(fmt.Errorf("join group %v on %s: %w", group.IP, ifc.Name, err), conn.Close())
+	}
+	t, err := NewUDP(conn, nic, room)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return t, nil
+}

@@ -1,0 +1,134 @@
+package native
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"gradnic/wire/inet"
+	wire "gradnic/wire/native"
+	"gradnic/worker/datagram"
+)
+
+// Defaults of [Config].
+const (
+	DefaultJob        = 1
+	DefaultTimeout    = 20 * time.Millisecond
+	DefaultMinTimeout = 5 * time.Millisecond
+	DefaultMaxTimeout = 320 * time.Millisecond
+)
+
+// Config describes one worker. What the job is (element type, operation, slots, number of workers) it learns from the NIC.
+type Config struct {
+	// Rank is the worker's, 0 to workers-1; no other has it.
+	Rank int
+	// Job is the job's number at the NIC; 0 means 1.
+	Job uint16
+	// Workers, if not 0, is how many the job must have.
+	Workers int
+
+	// NIC is the NIC's address. NICMAC is needed with Link only.
+	NIC    inet.Addr
+	NICMAC inet.MAC
+	// IP is the worker's address, and Port its UDP port; 0 lets the kernel choose (with Link: 4000+rank). MAC is
+	// needed with Link only.
+	IP   inet.Addr
+	MAC  inet.MAC
+	Port int
+
+	// Window is the most packets in flight; 0 means as many as the job has slots.
+	Window int
+	// Timeout is how long the first packets wait for their result before they are sent again; 0 means 20 ms. From
+	// then on the round trips measured decide, within MinTimeout (0: 5 ms) and MaxTimeout (0: 320 ms).
+	Timeout, MinTimeout, MaxTimeout time.Duration
+
+	// Link carries frames instead of a UDP socket.
+	Link datagram.Link
+	// Conn is a UDP socket that is already open, in another network namespace for example; it is closed with the
+	// worker.
+	Conn *net.UDPConn
+	// Group opens the socket for a job that sends results to a multicast group; nil joins on the interface that has
+	// IP, in the process's network namespace.
+	Group func(group datagram.Endpoint) (datagram.Transport, error)
+}
+
+func (c *Config) setDefaults() error {
+	if c.Rank < 0 || c.Rank >= wire.MaxWorkers {
+		return fmt.Errorf("rank %d: legal are 0 to %d", c.Rank, wire.MaxWorkers-1)
+	}
+	if c.Job == 0 {
+		c.Job = DefaultJob
+	}
+	if !c.NIC.IsUnicast() {
+		return fmt.Errorf("the NIC's address %v: not a host's", c.NIC)
+	}
+	if c.Window < 0 {
+		return fmt.Errorf("window %d: legal are 1 and up", c.Window)
+	}
+	for _, d := range []struct {
+		v    *time.Duration
+		or   time.Duration
+		name string
+	}{{&c.Timeout, DefaultTimeout, "timeout"}, {&c.MinTimeout, DefaultMinTimeout, "minimum timeout"}, {&c.MaxTimeout, DefaultMaxTimeout, "maximum timeout"}} {
+		if *d.v == 0 {
+			*d.v = d.or
+		}
+		if *d.v < 0 {
+			return fmt.Errorf("%s %v is negative", d.name, *d.v)
+		}
+	}
+	if c.MaxTimeout < c.MinTimeout {
+		return fmt.Errorf("maximum timeout %v is less than the minimum %v", c.MaxTimeout, c.MinTimeout)
+	}
+	if c.Link != nil {
+		if c.Conn != nil {
+			return fmt.Errorf("a frame link needs no socket")
+		}
+		if c.MAC.IsZero() || c.NICMAC.IsZero() || !c.IP.IsUnicast() {
+			return fmt.Errorf("a frame link needs both ends' addresses: worker %v %v, NIC %v", c.MAC, c.IP, c.NICMAC)
+		}
+		if c.Port == 0 {
+			c.Port = 4000 + c.Rank
+		}
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		return fmt.Errorf("UDP port %d: legal are 1 to 65535", c.Port)
+	}
+	return nil
+}
+
+// Job is what a worker has learned of its job.
+type Job struct {
+	Workers  int           `json:"workers"`
+	Slots    int           `json:"slots"`
+	Elements int           `json:"elements"` // of a packet
+	Type     wire.Type     `json:"type"`
+	Op       Op            `json:"op"`
+	Ranked   bool          `json:"ranked"`
+	Saturate bool          `json:"saturate"`
+	Deadline time.Duration `json:"deadline"` // 0: none
+
+	group     inet.Addr
+	groupPort uint16
+}
+
+// Op is what a job computes.
+type Op uint8
+
+// The operations.
+const (
+	Sum Op = iota
+	Mean
+	Min
+	Max
+)
+
+var opNames = [...]string{"sum", "mean", "min", "max"}
+
+// String is the operation's name.
+func (o Op) String() string {
+	if int(o) < len(opNames) {
+		return opNames[o]
+	}
+	return fmt.Sprintf("operation %d", uint8(o))
+}

@@ -1,0 +1,359 @@
+package native
+
+import "time"
+
+// window decides which chunk goes when, and which results count. It has no clock and no socket: times come in, as
+// nanoseconds of any monotonic clock, and chunk numbers come out.
+//
+// Invariant: low <= chunk < low+slots for every chunk that was sent and lacks its result, and all chunks below low have
+// theirs. So every slot has at most one chunk without a result, and what docs/protocol.md says about the window holds.
+type window struct {
+	slots uint64
+	low   uint64 // the first chunk without a result
+	next  uint64 // the first chunk that was never sent
+	end   uint64 // the first chunk that nobody has submitted yet
+
+	cells    []cell // by slot
+	inFlight int
+	lost     int    // chunks that are to be sent again
+	lostFrom uint64 // no chunk below it is
+	heard    uint64 // one more than the highest chunk with a result
+	fast     uint64 // below it, gaps have been looked at
+
+	pace  pace
+	timer timer
+
+	resent, timeouts uint64
+}
+
+// cell is what a slot's newest chunk is up to.
+type cell struct {
+	chunk  uint64
+	state  cellState
+	resent bool
+	first  int64 // when it was sent first and last
+	last   int64
+}
+
+type cellState uint8
+
+const (
+	idle   cellState = iota
+	flying           // sent, no result yet
+	missed           // to be sent again
+	done             // its result is there
+)
+
+// verdict is what a result is to the window.
+type verdict uint8
+
+const (
+	fresh     verdict = iota // of a chunk that waits for it
+	duplicate                // of a chunk that has it
+	stale                    // of no chunk that could have been sent
+)
+
+// gap is how many chunks a result may be overtaken by before its contribution is sent again.
+const gap = 32
+
+func newWindow(slots int, cap int, rto timer) *window {
+	return &window{slots: uint64(slots), cells: make([]cell, slots), pace: newPace(min(cap, slots)), timer: rto}
+}
+
+func (w *window) cell(chunk uint64) *cell { return &w.cells[chunk%w.slots] }
+
+// submit makes n more chunks.
+func (w *window) submit(n int) { w.end += uint64(n) }
+
+// take returns a chunk that is to be sent at now; again says that it was sent before. Ok is false when none may go.
+func (w *window) take(now int64) (chunk uint64, again, ok bool) {
+	if w.inFlight >= w.pace.limit() {
+		return 0, false, false
+	}
+	if w.lost > 0 {
+		for g := max(w.lostFrom, w.low); g < w.next; g++ {
+			c := w.cell(g)
+			if c.chunk == g && c.state == missed {
+				w.lost--
+				w.lostFrom = g + 1
+				w.inFlight++
+				c.state, c.resent, c.last = flying, true, now
+				w.resent++
+				return g, true, true
+			}
+		}
+		panic("native: a chunk that is to be sent again is not in the window")
+	}
+	if w.next >= w.end || w.next >= w.low+w.slots {
+		return 0, false, false
+	}
+	chunk = w.next
+	w.next++
+	*w.cell(chunk) = cell{chunk: chunk, state: flying, first: now, last: now}
+	w.inFlight++
+	return chunk, false, true
+}
+
+// chunkOf is the chunk that a slot and a round mean to this worker: the one in the window. ok is false when the round is
+// another's.
+func (w *window) chunkOf(slot, round uint32) (chunk uint64, ok bool) {
+	if uint64(slot) >= w.slots {
+		return 0, false
+	}
+	chunk = w.low - w.low%w.slots + uint64(slot)
+	if chunk < w.low {
+		chunk += w.slots
+	}
+	return chunk, uint32(chunk/w.slots) == round
+}
+
+func (w *window) place(chunk uint64) (slot, round uint32) {
+	return uint32(chunk % w.slots), uint32(chunk / w.slots)
+}
+
+// result takes in the result of a slot's round. rtt is the round trip of a fresh one, -1 when it was sent more than once.
+func (w *window) result(now int64, slot, round uint32) (chunk uint64, v verdict, rtt int64) {
+	chunk, ok := w.chunkOf(slot, round)
+	if !ok {
+		return 0, stale, -1
+	}
+	c := w.cell(chunk)
+	switch {
+	case chunk >= w.next || c.chunk != chunk:
+		return 0, stale, -1
+	case c.state == done:
+		return chunk, duplicate, -1
+	case c.state == missed:
+		w.lost--
+	default:
+		w.inFlight--
+	}
+	c.state, rtt = done, -1
+	if !c.resent {
+		rtt = max(now-c.first, 0)
+	}
+	w.heard = max(w.heard, chunk+1)
+	for w.low < w.next && w.cell(w.low).state == done {
+		w.low++
+	}
+	w.timer.hear(rtt, w.inFlight+1)
+	w.pace.delivered(rtt)
+	return chunk, fresh, rtt
+}
+
+// has reports whether the result of a chunk is there.
+func (w *window) has(chunk uint64) bool {
+	if chunk < w.low {
+		return true
+	}
+	c := w.cell(chunk)
+	return chunk < w.next && c.chunk == chunk && c.state == done
+}
+
+// have is the bitmap of chunks from low on that have their result, least significant bit first.
+func (w *window) have() []byte {
+	var b []byte
+	for g := w.low; g < w.heard; g++ {
+		if w.has(g) {
+			i := g - w.low
+			for uint64(len(b)) <= i/8 {
+				b = append(b, 0)
+			}
+			b[i/8] |= 1 << (i % 8)
+		}
+	}
+	return b
+}
+
+// check marks what is to be sent again at now: what has waited too long, and what many later results overtook.
+func (w *window) check(now int64) {
+	for ; w.fast+gap < w.heard; w.fast++ {
+		if c := w.cell(w.fast); w.fast >= w.low && c.chunk == w.fast && c.state == flying && !c.resent {
+			w.miss(c)
+		}
+	}
+	if at, ok := w.deadline(); !ok || at > now {
+		return
+	}
+	limit := w.timer.timeout()
+	expired := false
+	for g := w.low; g < w.next; g++ {
+		if c := w.cell(g); c.state == flying && now-c.last >= limit {
+			w.miss(c)
+			expired = true
+		}
+	}
+	if expired {
+		w.timeouts++
+		w.timer.expire(now)
+	}
+}
+
+func (w *window) miss(c *cell) {
+	c.state = missed
+	w.lostFrom = min(w.lostFrom, c.chunk)
+	w.lost++
+	w.inFlight--
+	w.pace.lost()
+}
+
+// patient says that the network has the contribution and waits for others: it is not lost.
+func (w *window) patient(now int64, slot, round uint32) {
+	if chunk, ok := w.chunkOf(slot, round); ok && chunk < w.next {
+		if c := w.cell(chunk); c.chunk == chunk && c.state == flying {
+			c.last = now
+			w.pace.bad = max(w.pace.bad-1, 0)
+		}
+	}
+}
+
+// restart makes every chunk without a result due, as after the network lost its memory.
+func (w *window) restart() {
+	for g := w.low; g < w.next; g++ {
+		if c := w.cell(g); c.state == flying {
+			c.state = missed
+			w.lost++
+			w.inFlight--
+		}
+	}
+	w.lostFrom = w.low
+	w.fast = w.next
+	w.pace.restart()
+	w.timer.calm()
+}
+
+// deadline is when a chunk expires next; ok is false when none is in flight.
+func (w *window) deadline() (at int64, ok bool) {
+	for g := w.low; g < w.next; g++ {
+		if c := w.cell(g); c.state == flying && (!ok || c.last < at) {
+			at, ok = c.last, true
+		}
+	}
+	return at + w.timer.timeout(), ok
+}
+
+// pace is how many chunks may be in flight. It grows as results come, by as many as come at first and by a few a round
+// after the first loss, and shrinks once a round by half of the part that was lost (the rule of DCTCP, RFC 8257, with
+// losses for marks), so that random loss does not stop it and an overflowing queue does not last; and by the part by
+// which even the shortest round trip of the round is over its target (after Swift, SIGCOMM 2020), so that the queue does
+// not fill up in the first place. A round is as many results as were allowed in flight.
+type pace struct {
+	window   float64
+	most     float64
+	slow     bool // start: no loss yet
+	got, bad int  // in this round
+	shortest int64
+	base     int64 // the shortest round trip ever; 0 for none
+}
+
+const (
+	paceStart  = 16
+	paceLeast  = 8
+	paceStep   = 8
+	paceTarget = int64(12 * time.Millisecond) // of queueing
+)
+
+func newPace(most int) pace {
+	p := pace{most: float64(most)}
+	p.restart()
+	return p
+}
+
+func (p *pace) restart() {
+	p.window, p.slow = min(paceStart, p.most), true
+	p.got, p.bad, p.shortest = 0, 0, 0
+}
+
+func (p *pace) limit() int { return int(p.window) }
+
+func (p *pace) lost() { p.bad++ }
+
+func (p *pace) delivered(rtt int64) {
+	p.got++
+	if rtt > 0 {
+		if p.shortest == 0 || rtt < p.shortest {
+			p.shortest = rtt
+		}
+		if p.base == 0 || rtt < p.base {
+			p.base = rtt
+		}
+	}
+	if p.slow && p.bad == 0 {
+		p.window = min(p.window+1, p.most)
+	}
+	if p.got < int(p.window) {
+		return
+	}
+	over := p.shortest - p.base - paceTarget
+	switch {
+	case p.bad > 0:
+		p.slow = false
+		p.window *= 1 - min(float64(p.bad)/float64(p.bad+p.got), 1)/2
+	case p.shortest > 0 && over > 0:
+		p.slow = false
+		p.window *= 1 - 0.5*float64(over)/float64(p.shortest)
+	case !p.slow:
+		p.window += paceStep
+	}
+	p.window = max(min(p.window, p.most), min(paceLeast, p.most))
+	p.got, p.bad, p.shortest = 0, 0, 0
+}
+
+// timer is the retransmission timer: RFC 6298's estimate of the round trip within [min, max], one sample a round, doubled
+// while nothing comes in. The estimate holds the wait for the slowest worker, since the network answers when the last came.
+type timer struct {
+	least, most, first int64
+	srtt, rttvar       int64
+	sampled            bool
+	backoff            uint
+	lastExpire         int64
+	longest            int64
+	heard              int
+}
+
+func (r *timer) timeout() int64 {
+	t := r.first
+	if r.sampled {
+		t = r.srtt + 4*r.rttvar
+	}
+	t = max(t, r.least)
+	for i := uint(0); i < r.backoff && t < r.most; i++ {
+		t *= 2
+	}
+	return min(t, r.most)
+}
+
+// hear takes a round trip, or -1 when only something came in. The longest of as many as are in flight together is a sample.
+func (r *timer) hear(rtt int64, round int) {
+	r.calm()
+	if rtt < 0 {
+		return
+	}
+	r.longest = max(r.longest, rtt)
+	if r.heard++; r.heard < round && r.sampled {
+		return
+	}
+	rtt, r.heard, r.longest = r.longest, 0, 0
+	if !r.sampled {
+		r.srtt, r.rttvar, r.sampled = rtt, rtt/2, true
+		return
+	}
+	d := r.srtt - rtt
+	if d < 0 {
+		d = -d
+	}
+	r.rttvar = (3*r.rttvar + d) / 4
+	r.srtt = (7*r.srtt + rtt) / 8
+}
+
+func (r *timer) expire(now int64) {
+	if r.backoff > 0 && now-r.lastExpire < r.timeout()/2 {
+		return
+	}
+	r.lastExpire = now
+	if r.timeout() < r.most {
+		r.backoff++
+	}
+}
+
+func (r *timer) calm() { r.backoff = 0 }
