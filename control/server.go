@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,6 +42,8 @@ type Server struct {
 	logger  *slog.Logger
 	grpc    *grpc.Server
 	health  *health.Server
+	ending  chan struct{} // closed when Stop begins: streams end
+	once    sync.Once
 }
 
 // New makes the control plane of a NIC. It serves nothing yet.
@@ -60,6 +63,7 @@ func New(o Options) (*Server, error) {
 		options: o,
 		logger:  o.Logger,
 		health:  health.NewServer(),
+		ending:  make(chan struct{}),
 	}
 	s.grpc = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage),
@@ -68,9 +72,11 @@ func New(o Options) (*Server, error) {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
 		grpc.UnaryInterceptor(Guard(o.Logger)),
+		grpc.StreamInterceptor(guardStream(o.Logger)),
 	)
 	apiv1.RegisterJobServiceServer(s.grpc, &jobService{server: s})
 	apiv1.RegisterNICServiceServer(s.grpc, &nicService{server: s})
+	apiv1.RegisterSightServiceServer(s.grpc, &sightService{server: s})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	s.setHealth(healthpb.HealthCheckResponse_SERVING)
@@ -79,6 +85,9 @@ func New(o Options) (*Server, error) {
 
 // NIC is the NIC that this is the control plane of.
 func (s *Server) NIC() *dataplane.NIC { return s.nic }
+
+// Version is the program's, as clients see it.
+func (s *Server) Version() string { return s.options.Version }
 
 // Jobs is the registry that all doors share.
 func (s *Server) Jobs() *Jobs { return s.jobs }
@@ -95,6 +104,7 @@ func (s *Server) Serve(l net.Listener) error {
 // goes on.
 func (s *Server) Stop(ctx context.Context) {
 	s.setHealth(healthpb.HealthCheckResponse_NOT_SERVING)
+	s.once.Do(func() { close(s.ending) })
 	stopGRPC(ctx, s.grpc)
 }
 
@@ -114,7 +124,7 @@ func stopGRPC(ctx context.Context, server *grpc.Server) {
 }
 
 func (s *Server) setHealth(to healthpb.HealthCheckResponse_ServingStatus) {
-	for _, name := range []string{"", apiv1.JobService_ServiceDesc.ServiceName, apiv1.NICService_ServiceDesc.ServiceName} {
+	for _, name := range []string{"", apiv1.JobService_ServiceDesc.ServiceName, apiv1.NICService_ServiceDesc.ServiceName, apiv1.SightService_ServiceDesc.ServiceName} {
 		s.health.SetServingStatus(name, to)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"gradnic/control"
+	"gradnic/control/metrics"
 	"gradnic/control/switchml"
 	"gradnic/dataplane"
 )
@@ -38,6 +39,10 @@ type Options struct {
 	SwitchML string
 	// SwitchMLSlots is the pool of a SwitchML session; 0: switchml.DefaultSlots.
 	SwitchMLSlots int
+	// Metrics is HOST:PORT, or unix:PATH, where Prometheus and people with a browser
+	// find the NIC; empty: off. Pprof shows Go's profiles there too.
+	Metrics string
+	Pprof   bool
 	// StopTimeout bounds stopping; 0: DefaultStopTimeout.
 	StopTimeout time.Duration
 	Version     string
@@ -79,6 +84,11 @@ func Check(o Options) error {
 			return fmt.Errorf("SwitchML controller: %w", err)
 		}
 	}
+	if o.Metrics != "" {
+		if err := checkMetrics(o.Metrics); err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+	}
 	if o.SwitchMLSlots < 0 || o.SwitchMLSlots > dataplane.MaxSlots {
 		return fmt.Errorf("SwitchML controller: %d slots: legal are 1 to %d", o.SwitchMLSlots, dataplane.MaxSlots)
 	}
@@ -91,6 +101,7 @@ type Status struct {
 	Ports         []dataplane.PortSnapshot
 	Lanes         int
 	API, SwitchML net.Addr // nil: off
+	Metrics       net.Addr // nil: off
 }
 
 // Line is one line of name=value for people and scripts: "ready ip=10.50.0.254
@@ -112,6 +123,9 @@ func (s Status) Line() string {
 	}
 	if s.SwitchML != nil {
 		fmt.Fprintf(&b, " switchml=%s:%s", s.SwitchML.Network(), s.SwitchML)
+	}
+	if s.Metrics != nil {
+		fmt.Fprintf(&b, " metrics=%s:%s", s.Metrics.Network(), s.Metrics)
 	}
 	return b.String()
 }
@@ -170,6 +184,9 @@ func statusOf(nic *dataplane.NIC, d *doors) Status {
 	if d.switchmlListener != nil {
 		s.SwitchML = d.switchmlListener.Addr()
 	}
+	if d.metricsListener != nil {
+		s.Metrics = d.metricsListener.Addr()
+	}
 	return s
 }
 
@@ -204,6 +221,8 @@ type doors struct {
 	apiListener      net.Listener
 	switchml         *switchml.Server
 	switchmlListener net.Listener
+	metrics          *metrics.Server
+	metricsListener  net.Listener
 	serving          sync.WaitGroup
 }
 
@@ -231,7 +250,36 @@ func openDoors(ctx context.Context, nic *dataplane.NIC, o Options) (_ *doors, er
 			return nil, fmt.Errorf("SwitchML controller: %w", err)
 		}
 	}
+	if o.Metrics != "" {
+		if d.metrics, err = metrics.New(metrics.Options{Server: d.api, Pprof: o.Pprof, Logger: o.Logger}); err != nil {
+			return nil, err
+		}
+		if d.metricsListener, err = listenMetrics(ctx, o.Metrics); err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+	}
 	return d, nil
+}
+
+// listenMetrics opens HOST:PORT or unix:PATH.
+func listenMetrics(ctx context.Context, address string) (net.Listener, error) {
+	if !strings.HasPrefix(address, "unix:") {
+		if err := checkMetrics(address); err != nil {
+			return nil, err
+		}
+		address = "tcp://" + address
+	}
+	return control.Listen(ctx, address)
+}
+
+func checkMetrics(address string) error {
+	if strings.HasPrefix(address, "unix:") {
+		return nil
+	}
+	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		return fmt.Errorf("address %q: write HOST:PORT or unix:PATH", address)
+	}
+	return nil
 }
 
 func listenSwitchML(ctx context.Context, address string) (net.Listener, error) {
@@ -263,7 +311,7 @@ func switchMLAddress(s string) (string, error) {
 
 // answer starts the servers; the channel gives the first error of one.
 func (d *doors) answer() <-chan error {
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	serve := func(f func(net.Listener) error, l net.Listener) {
 		d.serving.Add(1)
 		go func() {
@@ -279,6 +327,9 @@ func (d *doors) answer() <-chan error {
 	if d.switchmlListener != nil {
 		serve(d.switchml.Serve, d.switchmlListener)
 	}
+	if d.metricsListener != nil {
+		serve(d.metrics.Serve, d.metricsListener)
+	}
 	return failed
 }
 
@@ -287,10 +338,13 @@ func (d *doors) shut(ctx context.Context) {
 	if d.switchml != nil {
 		d.switchml.Stop()
 	}
+	if d.metrics != nil {
+		d.metrics.Stop(ctx)
+	}
 	if d.api != nil {
 		d.api.Stop(ctx)
 	}
-	for _, l := range []net.Listener{d.apiListener, d.switchmlListener} {
+	for _, l := range []net.Listener{d.apiListener, d.switchmlListener, d.metricsListener} {
 		if l != nil {
 			_ = l.Close() // closed already when it was served
 		}

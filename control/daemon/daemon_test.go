@@ -27,6 +27,7 @@ func options(t *testing.T) Options {
 		Ports:    []dataplane.PortSpec{dataplane.NewMemPort("mem0")},
 		API:      filepath.Join(t.TempDir(), "api.sock"),
 		SwitchML: "127.0.0.1:0",
+		Metrics:  "127.0.0.1:0",
 	}
 }
 
@@ -110,7 +111,7 @@ func TestSwitchMLOnUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "switchml.sock")
 	o.SwitchML = "unix:" + path
 	s, stop := start(t, o)
-	if !strings.HasSuffix(s.Line(), " switchml=unix:"+path) {
+	if !strings.Contains(s.Line(), " switchml=unix:"+path+" ") {
 		t.Errorf("line %q", s.Line())
 	}
 	if conn, err := net.Dial("unix", path); err != nil {
@@ -134,13 +135,14 @@ func TestRunFails(t *testing.T) {
 		change func(*Options)
 		says   string
 	}{
-		"no port":             {func(o *Options) { o.Ports = nil }, "port"},
-		"no address":          {func(o *Options) { o.NIC.IP = inet.Addr{} }, "IPv4"},
-		"API is a directory":  {func(o *Options) { o.API = filepath.Dir(o.API) }, "API: socket"},
-		"SwitchML is taken":   {func(o *Options) { o.SwitchML = taken.Addr().String() }, "SwitchML controller: listen"},
-		"SwitchML is a path":  {func(o *Options) { o.SwitchML = "/run/x" }, "SwitchML controller: address"},
-		"no such netdev":      {func(o *Options) { o.Ports = []dataplane.PortSpec{dataplane.XDPPort{Interface: "gradnic-none"}} }, "gradnic-none"},
-		"ready line not sent": {func(o *Options) { o.Ready = func(Status) error { return errors.New("no standard output") } }, "no standard output"},
+		"no port":               {func(o *Options) { o.Ports = nil }, "port"},
+		"no address":            {func(o *Options) { o.NIC.IP = inet.Addr{} }, "IPv4"},
+		"API is a directory":    {func(o *Options) { o.API = filepath.Dir(o.API) }, "API: socket"},
+		"SwitchML is taken":     {func(o *Options) { o.SwitchML = taken.Addr().String() }, "SwitchML controller: listen"},
+		"SwitchML is a path":    {func(o *Options) { o.SwitchML = "/run/x" }, "SwitchML controller: address"},
+		"metrics is no address": {func(o *Options) { o.Metrics = "x" }, "metrics: address"},
+		"no such netdev":        {func(o *Options) { o.Ports = []dataplane.PortSpec{dataplane.XDPPort{Interface: "gradnic-none"}} }, "gradnic-none"},
+		"ready line not sent":   {func(o *Options) { o.Ready = func(Status) error { return errors.New("no standard output") } }, "no standard output"},
 	} {
 		o := options(t)
 		c.change(&o)
