@@ -195,22 +195,6 @@ func TestDocumentForms(t *testing.T) {
 	}
 }
 
-func TestLabelsDoNotMeet(t *testing.T) {
-	var taken []box
-	for i := range 12 { // a heap of points in one place
-		b, _ := place(300+float64(i%3), 150+float64(i%4), 90, taken)
-		for _, other := range taken {
-			if b.meets(other) {
-				t.Fatalf("label %d at %+v meets %+v", i, b, other)
-			}
-		}
-		taken = append(taken, b)
-	}
-	if b, anchor := place(plotWidth-5, 100, 90, nil); anchor != "end" || b.x2 > plotWidth {
-		t.Errorf("a label at the right edge lies at %+v", b)
-	}
-}
-
 func TestList(t *testing.T) {
 	list := List()
 	defaults := 0
