@@ -32,13 +32,7 @@ func (l *lane) answerOther(i int, frame []byte, p *inet.Packet) {
 
 // answer sends frame i, which was made an answer in place, out of the port that it came in by.
 func (l *lane) answer(i, length int) {
-	d := l.batch.desc[i]
-	var tail []Desc
-	if d.Options != 0 {
-		d, tail = l.unflatten(i, length)
-	} else {
-		d.Len = uint32(length)
-	}
+	d, tail := l.outgoing(i, length)
 	port := int(l.batch.port[i])
-	l.sendTail(port, port, d, tail, sentAnswer)
+	l.send(port, port, d, tail, sentAnswer)
 }

@@ -78,7 +78,7 @@ func (l *lane) runFunction(port int) {
 	case Forward:
 		l.enter(stageFunction, b.n)
 		for i, d := range b.desc[:b.n] {
-			l.sendTail(p.forward, port, d, b.tail(i), sentPassed)
+			l.send(p.forward, port, d, b.tail(i), sentPassed)
 		}
 	}
 	l.at(stageReceive)
@@ -119,10 +119,6 @@ func (l *lane) parse() {
 			continue
 		}
 		if p.DstPort == native.Port {
-			if b.desc[i].Options != 0 { // no job has messages of this size
-				l.drop(i, Chained)
-				continue
-			}
 			l.parseNative(i)
 			continue
 		}
@@ -205,6 +201,6 @@ func (l *lane) reflect(port int) {
 		copy(dst[:], f[0:6])
 		copy(f[0:6], f[6:12])
 		copy(f[6:12], dst[:])
-		l.sendTail(port, port, d, b.tail(i), sentPassed)
+		l.send(port, port, d, b.tail(i), sentPassed)
 	}
 }

@@ -22,6 +22,7 @@ type chains struct {
 	flat   []byte // room for flatRoom frames
 	nflat  int    // used by the batch
 	raw    [BatchSize]Desc
+	out    [xdp.MaxPieces]Desc // what scatter made last
 }
 
 // flatRoom is the most chains of a batch: each has two pieces or more, may be doubled, and delayed ones come back.
@@ -143,12 +144,23 @@ func (l *lane) flatten(i int) (flat []byte, ok bool) {
 	return room[:n], true
 }
 
-// bytes is frame i as parse has seen it.
-func (l *lane) bytes(i int) []byte {
-	if l.batch.desc[i].Options != 0 {
-		return l.batch.flat[i]
+// message is the first length bytes of frame i, to be made an answer in place; outgoing then gives what is to be sent.
+func (l *lane) message(i, length int) []byte {
+	if d := l.batch.desc[i]; d.Options == 0 {
+		return l.area[d.Addr : d.Addr+uint64(length)]
 	}
-	return l.frame(l.batch.desc[i])
+	l.batch.flat[i] = l.batch.flat[i][:length]
+	return l.batch.flat[i]
+}
+
+// outgoing is the descriptors of frame i when its first length bytes are to be sent.
+func (l *lane) outgoing(i, length int) (Desc, []Desc) {
+	d := l.batch.desc[i]
+	if d.Options != 0 {
+		return l.unflatten(i, length)
+	}
+	d.Len = uint32(length)
+	return d, nil
 }
 
 // unflatten writes the first length bytes of frame i's flat copy back to its chunks, and frees those that it does not
@@ -181,30 +193,22 @@ func (l *lane) unflatten(i, length int) (Desc, []Desc) {
 	return head, tail
 }
 
-// scatter copies a frame that was made elsewhere into free chunks, as many as it needs.
-func (l *lane) scatter(flat []byte, tail []Desc) (head Desc, _ []Desc, ok bool) {
-	tail = tail[:0]
-	for first := true; first || len(flat) > 0; first = false {
-		addr, ok := l.take()
-		if !ok {
-			if !first {
-				l.freePieces(head, tail)
-			}
-			return Desc{}, nil, false
-		}
-		d := Desc{Addr: addr, Options: xdp.PacketContinues}
-		d.Len = uint32(copy(l.area[addr:addr+l.chunk], flat))
-		flat = flat[d.Len:]
-		if len(flat) == 0 {
-			d.Options = 0
-		}
-		if first {
-			head = d
-		} else {
-			tail = append(tail, d)
-		}
+// scatter copies a frame that was made elsewhere into free chunks, as many as it needs. The tail is good until the next
+// call.
+func (l *lane) scatter(flat []byte) (head Desc, tail []Desc, ok bool) {
+	need := (len(flat) + int(l.chunk) - 1) / int(l.chunk)
+	if len(l.free) < need || need > len(l.chains.out) {
+		return Desc{}, nil, false
 	}
-	return head, tail, true
+	out := l.chains.out[:need]
+	for k := range out {
+		addr, _ := l.take()
+		n := copy(l.area[addr:addr+l.chunk], flat)
+		out[k] = Desc{Addr: addr, Len: uint32(n), Options: xdp.PacketContinues}
+		flat = flat[n:]
+	}
+	out[need-1].Options = 0
+	return out[0], out[1:], true
 }
 
 func (l *lane) freePieces(head Desc, tail []Desc) {

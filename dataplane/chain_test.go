@@ -15,6 +15,7 @@ import (
 	"gradnic/internal/netlab"
 	"gradnic/internal/netlab/netlabtest"
 	"gradnic/wire/inet"
+	"gradnic/wire/native"
 	"gradnic/wire/switchml"
 	"gradnic/xdp"
 )
@@ -304,7 +305,7 @@ func TestMTURefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Start(context.Background()); err == nil || !bytes.Contains([]byte(err.Error()), []byte("frames of 9014 bytes, the longest is to be 1514")) {
+	if err := n.Start(context.Background()); err == nil || !bytes.Contains([]byte(err.Error()), []byte("frames of 9014 bytes, the longest is to be 1792")) {
 		t.Fatalf("start: %v", err)
 	}
 	if id := linkProgram(t, nic, "p0"); id != 0 {
@@ -312,5 +313,113 @@ func TestMTURefused(t *testing.T) {
 	}
 	if _, err := New(Config{MAC: nicMAC, IP: nicIP, LongestFrame: 1 << 20}, NewMemPort("m")); err == nil {
 		t.Fatal("a longest frame of 1 MiB")
+	}
+}
+
+// TestJumboNative: a native job whose messages take several chunks: sums, duplicates, and the stored result for a worker
+// that asks again are right, with one lane and with three, which hand chains over.
+func TestJumboNative(t *testing.T) {
+	const workers, slots, elements = 3, 8, 2200
+	for _, chunk := range []int{2048, 4096} {
+		for _, lanes := range []int{1, 3} {
+			t.Run(fmt.Sprintf("chunk %d, %d lanes", chunk, lanes), func(t *testing.T) {
+				n, ws := nativeJob(t, jumboConfig(chunk, lanes), JobSpec{Workers: workers, Slots: slots, Elements: elements})
+				values := func(r, slot, round int) (b []byte, sum []byte) {
+					for e := range elements {
+						b = binary.LittleEndian.AppendUint32(b, uint32(e*1000+slot*7+round+r))
+						sum = binary.LittleEndian.AppendUint32(sum, uint32(3*(e*1000+slot*7+round)+3))
+					}
+					return b, sum
+				}
+				message := func(r, slot, round int) []byte {
+					b, _ := values(r, slot, round)
+					return ws[r].frame(native.Header{Kind: native.Contribution, Epoch: ws[r].epoch, Slot: uint32(slot), Round: uint32(round), Elements: elements}, b)
+				}
+				duplicates := uint64(0)
+				for round := range 4 {
+					for slot := range slots {
+						for r := range ws {
+							mustSend(t, ws[r].port, message(r, slot, round))
+							if r == 0 && slot%3 == 0 {
+								mustSend(t, ws[r].port, message(r, slot, round)) // counts once
+								duplicates++
+								waitFor(t, n, func(s *Snapshot) bool { return s.Total.Duplicates == duplicates })
+							}
+						}
+						_, want := values(0, slot, round)
+						for _, w := range ws {
+							w.result(want, 0)
+						}
+						if slot%4 == 1 {
+							mustSend(t, ws[1].port, message(1, slot, round))
+							ws[1].result(want, native.FlagResend)
+							duplicates++
+						}
+					}
+				}
+				s := check(t, n)
+				if s.Total.Contributed != 4*slots*workers || s.Total.Results != 4*slots || s.Total.Dropped() != 0 || s.Frames.Held != 0 {
+					t.Fatalf("%+v", s.Total)
+				}
+				if lanes > 1 && s.Lanes[0].HandedOut+s.Lanes[1].HandedOut+s.Lanes[2].HandedOut == 0 {
+					t.Fatal("nothing was handed over")
+				}
+			})
+		}
+	}
+}
+
+// TestJumboRebuild: a netdev of MTU 9000 is made again under chains; it heals, and no chunk is lost.
+func TestJumboRebuild(t *testing.T) {
+	l := &vethLab{Lab: netlabtest.New(t, "dp")}
+	l.nic = netlabtest.Namespace(t, l.Lab, "nic")
+	l.workers = []*netlab.NS{netlabtest.Namespace(t, l.Lab, "w0")}
+	create := func() *rawEnd {
+		netlabtest.Veth(t, l.Lab, netlab.End{NS: l.workers[0], Name: "w", MTU: 9000}, netlab.End{NS: l.nic, Name: "p0", MTU: 9000})
+		return openRaw(t, l.workers[0], "w")
+	}
+	w := create()
+	var log logLines
+	cfg := testConfig()
+	cfg.ChunkSize, cfg.Logger = 4096, log.logger()
+	n := startNIC(t, cfg, l.ports()...)
+	if err := n.SetFunction("p0", Function{Kind: Reflect}); err != nil {
+		t.Fatal(err)
+	}
+	before := check(t, n).Frames
+	works := func() {
+		t.Helper()
+		buf := make([]byte, 10000)
+		f := udpFrame(9014, 5)
+		for until := time.Now().Add(2 * time.Second); ; {
+			if err := w.Send(f); err == nil {
+				if k, err := w.Recv(buf, time.Now().Add(50*time.Millisecond)); err == nil && bytes.Equal(buf[:k], swapped(f)) {
+					return
+				}
+			}
+			if time.Now().After(until) {
+				t.Fatal("not within 2 s")
+			}
+		}
+	}
+	for range 3 {
+		works()
+		stop := flood(w, [][]byte{udpFrame(9014, 1), udpFrame(60, 2), udpFrame(5000, 3)})
+		time.Sleep(5 * time.Millisecond)
+		l.delete(t, 0)
+		stop()
+		waitState(t, n, 0, StateDown, "does not exist")
+		if s := check(t, n); s.Frames.Free != s.Frames.Total {
+			t.Fatalf("%+v", s.Frames)
+		}
+		w = create()
+		works()
+	}
+	waitFor(t, n, func(s *Snapshot) bool { return s.Frames.Transmit == 0 })
+	if s := check(t, n); s.Frames != before {
+		t.Fatalf("%+v, were %+v", s.Frames, before)
+	}
+	if bad := log.with("are known"); len(bad) != 0 {
+		t.Fatalf("the ledger was wrong: %s", bad)
 	}
 }

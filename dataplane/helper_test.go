@@ -132,7 +132,7 @@ func check(t testing.TB, n *NIC) Snapshot {
 // recv takes a frame that must come.
 func recv(t testing.TB, p *MemPort) []byte {
 	t.Helper()
-	buf := make([]byte, 4096)
+	buf := make([]byte, 10000)
 	n, err := p.Recv(buf, time.Now().Add(5*time.Second))
 	if err != nil {
 		t.Fatalf("port %s: %v", p.name, err)

@@ -130,7 +130,7 @@ func (l *lane) contribution(j *laneJob, i int) {
 	case aggregation.Added:
 		w.contributed++
 		count[cContributed]++
-		l.release(b.desc[i].Addr)
+		l.freeFrame(i)
 	case aggregation.Completed:
 		w.contributed++
 		count[cContributed]++
@@ -149,7 +149,7 @@ func (l *lane) contribution(j *laneJob, i int) {
 	default:
 		count[cDrops+int(reasonOutcome)+int(o)]++
 		l.sawDrop(int(b.port[i]), b.desc[i], reasonOutcome+Reason(o))
-		l.release(b.desc[i].Addr)
+		l.freeFrame(i)
 	}
 }
 
@@ -160,7 +160,7 @@ func (l *lane) duplicate(j *laneJob, i, slot int) {
 	waited := l.now - j.pool.State(slot, set).Started
 	if waited < patience {
 		l.counts[l.batch.port[i]][cDuplicates]++
-		l.release(l.batch.desc[i].Addr)
+		l.freeFrame(i)
 		return
 	}
 	late := x.late[:0]
@@ -251,11 +251,26 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, lacks func(rank 
 			continue
 		}
 		var d Desc
-		if !used {
+		var tail []Desc
+		switch {
+		case b.desc[i].Options != 0: // of several chunks: written whole, then cut
+			f := l.message(i, native.FrameLen(len(values)))
+			t.Put(f, c.MAC, c.IP, c.UDPPort)
+			if used {
+				var ok bool
+				if d, tail, ok = l.scatter(f); !ok {
+					l.lostReplica(c.Port, NoFrame)
+					continue
+				}
+				break
+			}
 			used = true
-			d = l.nativeDesc(i, len(values))
+			d, tail = l.outgoing(i, len(f))
+		case !used:
+			used = true
+			d, _ = l.outgoing(i, native.FrameLen(len(values)))
 			t.Put(l.frame(d), c.MAC, c.IP, c.UDPPort)
-		} else {
+		default:
 			addr, ok := l.take()
 			if !ok {
 				l.lostReplica(c.Port, NoFrame)
@@ -272,16 +287,11 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, lacks func(rank 
 			w = &j.workers[c.Rank]
 			w.sent++
 		}
-		l.sendReplica(c.Port, d, w)
+		l.sendChain(c.Port, d, tail, w)
 	}
 	if !used {
-		l.release(b.desc[i].Addr)
+		l.freeFrame(i)
 	}
-}
-
-// nativeDesc is frame i, made as long as a message with this payload.
-func (l *lane) nativeDesc(i, payload int) Desc {
-	return Desc{Addr: l.batch.desc[i].Addr, Len: uint32(native.FrameLen(payload))}
 }
 
 // resultTo sends the values in frame i back to the worker that sent it.
@@ -290,28 +300,28 @@ func (l *lane) resultTo(j *laneJob, i int, h native.Header) {
 	port := int(b.port[i])
 	if im := l.ports[port].impair; im != nil && im.EgressTogether && im.dropEgress() {
 		l.lostReplica(port, ImpairedEgress)
-		l.release(b.desc[i].Addr)
+		l.freeFrame(i)
 		return
 	}
 	w := &j.workers[b.msg[i].Rank()]
-	d := l.nativeDesc(i, j.native.values)
 	l.putBack(i, &h, j.native.values)
+	d, tail := l.outgoing(i, native.FrameLen(j.native.values))
 	w.sent++
 	l.counts[port][cReplicas]++
-	l.sendReplica(port, d, w)
+	l.sendChain(port, d, tail, w)
 }
 
 // putBack writes the headers of an answer to frame i over its own.
 func (l *lane) putBack(i int, h *native.Header, payload int) {
 	mac, ip, _, udp := l.station(i)
 	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
-	native.PutFrame(l.frame(l.nativeDesc(i, payload)), &from, &native.Endpoint{MAC: mac, IP: ip, Port: udp}, h, payload)
+	native.PutFrame(l.message(i, native.FrameLen(payload)), &from, &native.Endpoint{MAC: mac, IP: ip, Port: udp}, h, payload)
 }
 
 // answerNotice turns frame i into a notice to its sender.
 func (l *lane) answerNotice(i int, h *native.Header, body *native.NoticeBody) {
 	n := native.NoticeLen + len(body.Ranks)
-	f := l.frame(l.nativeDesc(i, n))
+	f := l.message(i, native.FrameLen(n))
 	// The header is read before: it may lie where the body goes.
 	body.Put(f[native.ValuesOffset:])
 	l.putBack(i, h, n)

@@ -11,7 +11,6 @@ import (
 	"gradnic/multicast"
 	"gradnic/wire/inet"
 	"gradnic/wire/native"
-	"gradnic/xdp"
 )
 
 // ProtocolNative is gradnic's own protocol, docs/protocol.md.
@@ -50,10 +49,8 @@ type NativeStatus struct {
 
 var stateNames = [...]string{recovery.Forming: "forming", recovery.Ready: "ready", recovery.OutOfStep: "out-of-step", recovery.Aborted: "aborted"}
 
-// nativeRoom is the most bytes of values in a frame.
-func (n *NIC) nativeRoom() int {
-	return n.cfg.ChunkSize - xdp.KernelHeadroom - native.ValuesOffset
-}
+// nativeRoom is the most bytes of values in a frame. Before Start the netdevs have not been asked yet.
+func (n *NIC) nativeRoom() int { return n.longest - native.ValuesOffset }
 
 // setNativeDefaults checks what a native job has of its own.
 func (s *JobSpec) setNativeDefaults() error {
@@ -106,7 +103,7 @@ func (n *NIC) admitNative(s *JobSpec) error {
 		return fmt.Errorf("job %s: %w", s.Name, err)
 	}
 	if room := n.nativeRoom(); spec.WireBytes() > room {
-		return fmt.Errorf("job %s: %d elements of %v are %d bytes: a frame in a chunk of %d takes %d", s.Name, s.Elements, s.Native.Type, spec.WireBytes(), n.cfg.ChunkSize, room)
+		return fmt.Errorf("job %s: %d elements of %v are %d bytes: the longest frame of %d bytes takes %d", s.Name, s.Elements, s.Native.Type, spec.WireBytes(), n.longest, room)
 	}
 	if b := spec.Bytes(); b > MaxPoolBytes {
 		return fmt.Errorf("job %s: %d slots of %d elements of %v for %d workers take %d bytes a lane: the limit is %d", s.Name, s.Slots, s.Elements, s.Native.Type, s.Workers, b, MaxPoolBytes)

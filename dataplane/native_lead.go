@@ -222,10 +222,11 @@ func (l *lane) ask(j *laneJob, i, slot int) {
 		return
 	}
 	h := native.Header{Kind: native.Ask, Type: x.typ, Job: x.id, Rank: uint16(holder), Epoch: x.epoch, Round: want.Round, Slot: want.Slot}
-	d := l.nativeDesc(i, 0)
 	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
-	native.PutFrame(l.frame(d), &from, &native.Endpoint{MAC: m.MAC, IP: m.IP, Port: m.UDPPort}, &h, 0)
-	l.send(m.Port, int(l.batch.port[i]), d, sentAnswer)
+	f := l.message(i, native.FrameLen(0))
+	native.PutFrame(f, &from, &native.Endpoint{MAC: m.MAC, IP: m.IP, Port: m.UDPPort}, &h, 0)
+	d, tail := l.outgoing(i, len(f))
+	l.send(m.Port, int(l.batch.port[i]), d, tail, sentAnswer)
 }
 
 // supply takes a result that a worker had, and relays it to those that lacked it.
@@ -242,7 +243,7 @@ func (l *lane) supply(j *laneJob, i int) {
 	if !x.wants[slot] || x.wanted[slot] != v.Round() || x.formation.Lacks(v.Rank(), want) {
 		w.duplicates++
 		count[cDuplicates]++
-		l.release(b.desc[i].Addr)
+		l.freeFrame(i)
 		return
 	}
 	if o := j.pool.Restore(slot, v.Round(), v.Payload(), poolFlags(v.Flags())); o != aggregation.Completed {

@@ -29,7 +29,7 @@ type NIC struct {
 	// The longest frame in bytes, and whether frames may take several chunks.
 	longest int
 	multi   bool
-	wg    sync.WaitGroup
+	wg      sync.WaitGroup
 
 	mu    sync.Mutex // the control side: everything below, and the lanes while they do not run
 	state state
@@ -50,7 +50,7 @@ func New(cfg Config, ports ...PortSpec) (*NIC, error) {
 	if err := checkPorts(ports); err != nil {
 		return nil, err
 	}
-	n := &NIC{cfg: cfg, epoch: time.Now(), jobs: map[string]*job{}, newEpoch: randomEpoch}
+	n := &NIC{cfg: cfg, longest: max(cfg.ChunkSize-xdp.KernelHeadroom, cfg.LongestFrame), epoch: time.Now(), jobs: map[string]*job{}, newEpoch: randomEpoch}
 	for i, s := range ports {
 		n.ports = append(n.ports, &port{index: i, spec: s, name: s.portName(), kind: s.portKind()})
 	}
@@ -189,10 +189,7 @@ func (n *NIC) countQueues() (perLane int, err error) {
 // measure finds the longest frame, and whether it takes several chunks.
 func (n *NIC) measure() error {
 	room := n.cfg.ChunkSize - xdp.KernelHeadroom
-	n.longest, n.multi = room, false
-	if f := n.cfg.LongestFrame; f > 0 {
-		n.longest, n.multi = f, f > room
-	}
+	n.multi = n.longest > room
 	for _, p := range n.ports {
 		s, ok := p.spec.(interface {
 			frameSize() (frame int, multi bool, err error)
@@ -204,8 +201,8 @@ func (n *NIC) measure() error {
 		if err != nil {
 			return fmt.Errorf("port %s: %w", p.name, err)
 		}
-		if f := n.cfg.LongestFrame; f > 0 && frame > f {
-			return fmt.Errorf("port %s: its MTU makes frames of %d bytes, the longest is to be %d", p.name, frame, f)
+		if f := n.cfg.LongestFrame; f > 0 && frame > max(f, room) {
+			return fmt.Errorf("port %s: its MTU makes frames of %d bytes, the longest is to be %d", p.name, frame, max(f, room))
 		}
 		n.longest, n.multi = max(n.longest, frame), n.multi || multi || frame > room
 	}

@@ -22,10 +22,7 @@ type txBatch struct {
 
 // send queues a received frame for a port. Its verdict is counted here and taken back if the frame cannot be posted,
 // so that it has one in the end.
-func (l *lane) send(port, from int, d Desc, kind uint8) { l.sendTail(port, from, d, nil, kind) }
-
-// sendTail is send for a frame that may be a chain.
-func (l *lane) sendTail(port, from int, d Desc, tail []Desc, kind uint8) {
+func (l *lane) send(port, from int, d Desc, tail []Desc, kind uint8) {
 	p := &l.ports[port]
 	if p.impair != nil && p.impair.dropEgress() {
 		l.counts[from][cDrops+int(ImpairedEgress)]++
