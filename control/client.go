@@ -13,6 +13,7 @@ import (
 type Client struct {
 	apiv1.JobServiceClient
 	apiv1.NICServiceClient
+	apiv1.SightServiceClient
 	conn *grpc.ClientConn
 }
 
@@ -35,9 +36,10 @@ func Dial(address string) (*Client, error) {
 		return nil, fmt.Errorf("dial %s: %w", address, err)
 	}
 	return &Client{
-		JobServiceClient: apiv1.NewJobServiceClient(conn),
-		NICServiceClient: apiv1.NewNICServiceClient(conn),
-		conn:             conn,
+		JobServiceClient:   apiv1.NewJobServiceClient(conn),
+		NICServiceClient:   apiv1.NewNICServiceClient(conn),
+		SightServiceClient: apiv1.NewSightServiceClient(conn),
+		conn:               conn,
 	}, nil
 }
 

@@ -38,6 +38,7 @@ func (s *nicService) ListPorts(context.Context, *apiv1.ListPortsRequest) (*apiv1
 			Queues: uint32(p.Queues), Function: p.Function,
 			Counters: countersToProto(&p.Counters), Kernel: kernelToProto(p.Kernel),
 			Impairment: impairmentToProto(impairment), State: string(p.State), Why: p.Why, Rebuilds: p.Rebuilds,
+			Rings: ringsToProto(p.Rings), Steering: dropsToProto(p.Steering),
 		})
 	}
 	return resp, nil
@@ -50,6 +51,7 @@ func (s *nicService) ListLanes(context.Context, *apiv1.ListLanesRequest) (*apiv1
 		l := &snap.Lanes[i]
 		resp.Lanes = append(resp.Lanes, &apiv1.Lane{
 			Index: uint32(l.Lane), Cpu: int32(l.CPU), Counters: countersToProto(&l.Counters), Frames: framesToProto(l.Frames),
+			HandedOut: l.HandedOut, HandedIn: l.HandedIn, Time: laneTimeToProto(l.Time),
 		})
 	}
 	return resp, nil

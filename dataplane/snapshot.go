@@ -77,7 +77,7 @@ type LaneSnapshot struct {
 	Frames    Frames `json:"frames"`
 	// Time is what the lane did with its time, Stages where its frames went.
 	Time   LaneTime        `json:"time"`
-	Stages []StageSnapshot `json:"stages"`
+	Stages []StageSnapshot `json:"stages,omitempty"`
 }
 
 // PortSnapshot is one port's share.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"gradnic/control"
+	apiv1 "gradnic/control/api/v1"
 )
 
 // apiFlags are what every verb that talks to a running NIC has.
@@ -36,6 +37,21 @@ func (f *apiFlags) call(cmd *cobra.Command, do func(ctx context.Context, c *cont
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()
 	return f.explain(do(ctx, c))
+}
+
+// stream is call without a bound in time, for what goes on until it is ended. Whether a NIC answers is asked first.
+func (f *apiFlags) stream(cmd *cobra.Command, do func(c *control.Client) error) error {
+	c, err := control.Dial(f.address)
+	if err != nil {
+		return usageErrorf("--api: %w", err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	if _, err := c.GetNIC(ctx, &apiv1.GetNICRequest{}); err != nil {
+		return f.explain(err)
+	}
+	return f.explain(do(c))
 }
 
 func (f *apiFlags) explain(err error) error {

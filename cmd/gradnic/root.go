@@ -25,6 +25,8 @@ var verbs = []func() *cobra.Command{
 	newRemoveCmd,
 	newSetCmd,
 	newClearCmd,
+	newCaptureCmd,
+	newTraceCmd,
 	newWorkerCmd,
 	newDemoCmd,
 	newBenchCmd,

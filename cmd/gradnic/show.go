@@ -28,6 +28,7 @@ var views = []view{
 	{"groups", "[JOB]", "Where the results of a job go", showGroups},
 	{"ports", "", "Ports with their counters and impairments", showPorts},
 	{"lanes", "", "Lanes with their counters and frames", showLanes},
+	{"stages", "", "Where the time of a frame goes, stage by stage", showStages},
 	{"drops", "", "Dropped frames by reason", showDrops},
 	{"counters", "", "All counters, and whether they add up", showCounters},
 }
@@ -137,6 +138,12 @@ func showLanes(ctx context.Context, c *control.Client, _ []string) (any, func(io
 	return struct {
 		Lanes []dataplane.LaneSnapshot `json:"lanes"`
 	}{lanes}, func(w io.Writer) error { return show.TableLanes(w, lanes) }, err
+}
+
+func showStages(ctx context.Context, c *control.Client, _ []string) (any, func(io.Writer) error, error) {
+	m, err := c.ListStages(ctx, &apiv1.ListStagesRequest{})
+	stages := show.StagesFrom(m)
+	return stages, func(w io.Writer) error { return show.TableStages(w, stages) }, err
 }
 
 func showDrops(ctx context.Context, c *control.Client, _ []string) (any, func(io.Writer) error, error) {

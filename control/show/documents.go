@@ -186,7 +186,8 @@ func PortsFrom(m *apiv1.ListPortsResponse) []Port {
 				Name: p.GetName(), Kind: p.GetKind(), Index: int(p.GetIndex()), Mode: p.GetMode(), ZeroCopy: p.GetZeroCopy(),
 				Function: p.GetFunction(), Queues: int(p.GetQueues()),
 				State: dataplane.PortState(p.GetState()), Why: p.GetWhy(), Rebuilds: p.GetRebuilds(),
-				Counters: countersFrom(p.GetCounters()), Kernel: kernelFrom(p.GetKernel()),
+				Rings:    ringsFrom(p.GetRings()),
+				Counters: countersFrom(p.GetCounters()), Kernel: kernelFrom(p.GetKernel()), Steering: drops(p.GetSteering()),
 			},
 			Impairment: impairmentFrom(p.GetImpairment()),
 		})
@@ -200,6 +201,7 @@ func LanesFrom(m *apiv1.ListLanesResponse) []dataplane.LaneSnapshot {
 	for _, l := range m.GetLanes() {
 		lanes = append(lanes, dataplane.LaneSnapshot{
 			Lane: int(l.GetIndex()), CPU: int(l.GetCpu()), Counters: countersFrom(l.GetCounters()), Frames: framesFrom(l.GetFrames()),
+			HandedOut: l.GetHandedOut(), HandedIn: l.GetHandedIn(), Time: laneTimeFrom(l.GetTime()),
 		})
 	}
 	return lanes

@@ -187,7 +187,7 @@ func TableGroups(w io.Writer, groups []Group) error {
 
 // TablePorts writes one line a port.
 func TablePorts(w io.Writer, ports []Port) error {
-	t := newTable(w, "PORT", "KIND", "MODE", "STATE", "QUEUES", "FUNCTION", "RX", "TX", "DROPS", "KERNEL DROPS", "IMPAIRMENT")
+	t := newTable(w, "PORT", "KIND", "MODE", "STATE", "QUEUES", "FUNCTION", "RX", "TX", "DROPS", "KERNEL DROPS", "FILL", "SENDING", "IMPAIRMENT")
 	for i := range ports {
 		p := &ports[i]
 		mode := p.Mode
@@ -195,7 +195,8 @@ func TablePorts(w io.Writer, ports []Port) error {
 			mode += " zero-copy"
 		}
 		t.row(p.Name, p.Kind, mode, state(p), p.Queues, p.Function, p.Received, p.Transmitted,
-			p.Dropped()+p.ReplicasDropped(), kernelDrops(p.Kernel), Impairment(p.Impairment))
+			p.Dropped()+p.ReplicasDropped(), kernelDrops(p.Kernel),
+			of(p.Rings.Fill, p.Rings.FillMost), of(p.Rings.Transmit, p.Rings.TransmitMost), Impairment(p.Impairment))
 	}
 	return t.w.Flush()
 }
@@ -250,14 +251,15 @@ func Impairment(i *dataplane.Impairment) string {
 
 // TableLanes writes one line a lane.
 func TableLanes(w io.Writer, lanes []dataplane.LaneSnapshot) error {
-	t := newTable(w, "LANE", "CPU", "RX", "CONTRIBUTED", "RESULTS", "TX", "DROPS", "BATCHES", "KICKS", "SLEEPS", "FREE", "FILL", "TRANSMIT", "HANDOFF", "HELD", "FRAMES")
+	t := newTable(w, "LANE", "CPU", "BUSY", "SPIN", "SLEEP", "RX", "RX/BATCH", "CONTRIBUTED", "RESULTS", "TX", "DROPS", "BATCHES", "KICKS", "SLEEPS", "FREE", "FILL", "TRANSMIT", "HANDOFF", "HELD", "FRAMES")
 	for i := range lanes {
 		l := &lanes[i]
 		cpu := "-"
 		if l.CPU >= 0 {
 			cpu = strconv.Itoa(l.CPU)
 		}
-		t.row(l.Lane, cpu, l.Received, l.Contributed, l.Results, l.Transmitted, l.Dropped()+l.ReplicasDropped(), l.Batches, l.Kicks, l.Sleeps,
+		t.row(l.Lane, cpu, percent(l.Time.Share(l.Time.Busy)), percent(l.Time.Share(l.Time.Spin)), percent(l.Time.Share(l.Time.Sleep)),
+			l.Received, ratio(l.Received, l.Batches), l.Contributed, l.Results, l.Transmitted, l.Dropped()+l.ReplicasDropped(), l.Batches, l.Kicks, l.Sleeps,
 			l.Frames.Free, l.Frames.Fill, l.Frames.Transmit, l.Frames.Handoff, l.Frames.Held, l.Frames.Total)
 	}
 	return t.w.Flush()

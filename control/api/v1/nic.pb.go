@@ -638,7 +638,11 @@ type Port struct {
 	// Why it is not up, or what is not right although it is; empty: all is well.
 	Why string `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"`
 	// How often it got new sockets since its interface was gone or had changed.
-	Rebuilds      uint64 `protobuf:"varint,13,opt,name=rebuilds,proto3" json:"rebuilds,omitempty"`
+	Rebuilds uint64 `protobuf:"varint,13,opt,name=rebuilds,proto3" json:"rebuilds,omitempty"`
+	// How full its rings are.
+	Rings *Rings `protobuf:"bytes,14,opt,name=rings,proto3" json:"rings,omitempty"`
+	// Frames that the steering program saw, by its verdict, sorted by name; xdp only.
+	Steering      []*Drop `protobuf:"bytes,15,rep,name=steering,proto3" json:"steering,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -764,6 +768,166 @@ func (x *Port) GetRebuilds() uint64 {
 	return 0
 }
 
+func (x *Port) GetRings() *Rings {
+	if x != nil {
+		return x.Rings
+	}
+	return nil
+}
+
+func (x *Port) GetSteering() []*Drop {
+	if x != nil {
+		return x.Steering
+	}
+	return nil
+}
+
+// Rings are sums over a port's queues.
+type Rings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Chunks posted to receive into.
+	Fill uint64 `protobuf:"varint,1,opt,name=fill,proto3" json:"fill,omitempty"`
+	// How many may be.
+	FillMost uint64 `protobuf:"varint,2,opt,name=fill_most,json=fillMost,proto3" json:"fill_most,omitempty"`
+	// Frames posted to be sent and not back yet.
+	Transmit uint64 `protobuf:"varint,3,opt,name=transmit,proto3" json:"transmit,omitempty"`
+	// How many may be.
+	TransmitMost  uint64 `protobuf:"varint,4,opt,name=transmit_most,json=transmitMost,proto3" json:"transmit_most,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rings) Reset() {
+	*x = Rings{}
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rings) ProtoMessage() {}
+
+func (x *Rings) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rings.ProtoReflect.Descriptor instead.
+func (*Rings) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Rings) GetFill() uint64 {
+	if x != nil {
+		return x.Fill
+	}
+	return 0
+}
+
+func (x *Rings) GetFillMost() uint64 {
+	if x != nil {
+		return x.FillMost
+	}
+	return 0
+}
+
+func (x *Rings) GetTransmit() uint64 {
+	if x != nil {
+		return x.Transmit
+	}
+	return 0
+}
+
+func (x *Rings) GetTransmitMost() uint64 {
+	if x != nil {
+		return x.TransmitMost
+	}
+	return 0
+}
+
+// LaneTime says what a lane did with its time, in nanoseconds since it started.
+type LaneTime struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Since it started.
+	LifeNs uint64 `protobuf:"varint,1,opt,name=life_ns,json=lifeNs,proto3" json:"life_ns,omitempty"`
+	// With frames.
+	BusyNs uint64 `protobuf:"varint,2,opt,name=busy_ns,json=busyNs,proto3" json:"busy_ns,omitempty"`
+	// Looking at empty queues.
+	SpinNs uint64 `protobuf:"varint,3,opt,name=spin_ns,json=spinNs,proto3" json:"spin_ns,omitempty"`
+	// Asleep.
+	SleepNs       uint64 `protobuf:"varint,4,opt,name=sleep_ns,json=sleepNs,proto3" json:"sleep_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaneTime) Reset() {
+	*x = LaneTime{}
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaneTime) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaneTime) ProtoMessage() {}
+
+func (x *LaneTime) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaneTime.ProtoReflect.Descriptor instead.
+func (*LaneTime) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *LaneTime) GetLifeNs() uint64 {
+	if x != nil {
+		return x.LifeNs
+	}
+	return 0
+}
+
+func (x *LaneTime) GetBusyNs() uint64 {
+	if x != nil {
+		return x.BusyNs
+	}
+	return 0
+}
+
+func (x *LaneTime) GetSpinNs() uint64 {
+	if x != nil {
+		return x.SpinNs
+	}
+	return 0
+}
+
+func (x *LaneTime) GetSleepNs() uint64 {
+	if x != nil {
+		return x.SleepNs
+	}
+	return 0
+}
+
 // Lane is one thread of the data plane.
 type Lane struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -774,14 +938,20 @@ type Lane struct {
 	// Its counters.
 	Counters *Counters `protobuf:"bytes,3,opt,name=counters,proto3" json:"counters,omitempty"`
 	// Where its frames are.
-	Frames        *Frames `protobuf:"bytes,4,opt,name=frames,proto3" json:"frames,omitempty"`
+	Frames *Frames `protobuf:"bytes,4,opt,name=frames,proto3" json:"frames,omitempty"`
+	// Frames given to other lanes.
+	HandedOut uint64 `protobuf:"varint,5,opt,name=handed_out,json=handedOut,proto3" json:"handed_out,omitempty"`
+	// Frames taken from other lanes.
+	HandedIn uint64 `protobuf:"varint,6,opt,name=handed_in,json=handedIn,proto3" json:"handed_in,omitempty"`
+	// What it did with its time.
+	Time          *LaneTime `protobuf:"bytes,7,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Lane) Reset() {
 	*x = Lane{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -793,7 +963,7 @@ func (x *Lane) String() string {
 func (*Lane) ProtoMessage() {}
 
 func (x *Lane) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -806,7 +976,7 @@ func (x *Lane) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lane.ProtoReflect.Descriptor instead.
 func (*Lane) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{6}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Lane) GetIndex() uint32 {
@@ -837,6 +1007,27 @@ func (x *Lane) GetFrames() *Frames {
 	return nil
 }
 
+func (x *Lane) GetHandedOut() uint64 {
+	if x != nil {
+		return x.HandedOut
+	}
+	return 0
+}
+
+func (x *Lane) GetHandedIn() uint64 {
+	if x != nil {
+		return x.HandedIn
+	}
+	return 0
+}
+
+func (x *Lane) GetTime() *LaneTime {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
 // GetNICRequest asks who the NIC is.
 type GetNICRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -846,7 +1037,7 @@ type GetNICRequest struct {
 
 func (x *GetNICRequest) Reset() {
 	*x = GetNICRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +1049,7 @@ func (x *GetNICRequest) String() string {
 func (*GetNICRequest) ProtoMessage() {}
 
 func (x *GetNICRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1062,7 @@ func (x *GetNICRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNICRequest.ProtoReflect.Descriptor instead.
 func (*GetNICRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{7}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{9}
 }
 
 // GetNICResponse says who the NIC is.
@@ -895,7 +1086,7 @@ type GetNICResponse struct {
 
 func (x *GetNICResponse) Reset() {
 	*x = GetNICResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1098,7 @@ func (x *GetNICResponse) String() string {
 func (*GetNICResponse) ProtoMessage() {}
 
 func (x *GetNICResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1111,7 @@ func (x *GetNICResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNICResponse.ProtoReflect.Descriptor instead.
 func (*GetNICResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{8}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetNICResponse) GetMac() string {
@@ -974,7 +1165,7 @@ type ListPortsRequest struct {
 
 func (x *ListPortsRequest) Reset() {
 	*x = ListPortsRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1177,7 @@ func (x *ListPortsRequest) String() string {
 func (*ListPortsRequest) ProtoMessage() {}
 
 func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1190,7 @@ func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsRequest.ProtoReflect.Descriptor instead.
 func (*ListPortsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{9}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{11}
 }
 
 // ListPortsResponse answers ListPorts.
@@ -1013,7 +1204,7 @@ type ListPortsResponse struct {
 
 func (x *ListPortsResponse) Reset() {
 	*x = ListPortsResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1216,7 @@ func (x *ListPortsResponse) String() string {
 func (*ListPortsResponse) ProtoMessage() {}
 
 func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1229,7 @@ func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsResponse.ProtoReflect.Descriptor instead.
 func (*ListPortsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{10}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListPortsResponse) GetPorts() []*Port {
@@ -1057,7 +1248,7 @@ type ListLanesRequest struct {
 
 func (x *ListLanesRequest) Reset() {
 	*x = ListLanesRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1260,7 @@ func (x *ListLanesRequest) String() string {
 func (*ListLanesRequest) ProtoMessage() {}
 
 func (x *ListLanesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1273,7 @@ func (x *ListLanesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLanesRequest.ProtoReflect.Descriptor instead.
 func (*ListLanesRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{11}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{13}
 }
 
 // ListLanesResponse answers ListLanes.
@@ -1096,7 +1287,7 @@ type ListLanesResponse struct {
 
 func (x *ListLanesResponse) Reset() {
 	*x = ListLanesResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1299,7 @@ func (x *ListLanesResponse) String() string {
 func (*ListLanesResponse) ProtoMessage() {}
 
 func (x *ListLanesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1312,7 @@ func (x *ListLanesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLanesResponse.ProtoReflect.Descriptor instead.
 func (*ListLanesResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{12}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListLanesResponse) GetLanes() []*Lane {
@@ -1140,7 +1331,7 @@ type GetCountersRequest struct {
 
 func (x *GetCountersRequest) Reset() {
 	*x = GetCountersRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +1343,7 @@ func (x *GetCountersRequest) String() string {
 func (*GetCountersRequest) ProtoMessage() {}
 
 func (x *GetCountersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,7 +1356,7 @@ func (x *GetCountersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCountersRequest.ProtoReflect.Descriptor instead.
 func (*GetCountersRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{13}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{15}
 }
 
 // GetCountersResponse answers GetCounters.
@@ -1187,7 +1378,7 @@ type GetCountersResponse struct {
 
 func (x *GetCountersResponse) Reset() {
 	*x = GetCountersResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1390,7 @@ func (x *GetCountersResponse) String() string {
 func (*GetCountersResponse) ProtoMessage() {}
 
 func (x *GetCountersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1403,7 @@ func (x *GetCountersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCountersResponse.ProtoReflect.Descriptor instead.
 func (*GetCountersResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{14}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetCountersResponse) GetCounters() *Counters {
@@ -1263,7 +1454,7 @@ type SetImpairmentRequest struct {
 
 func (x *SetImpairmentRequest) Reset() {
 	*x = SetImpairmentRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1466,7 @@ func (x *SetImpairmentRequest) String() string {
 func (*SetImpairmentRequest) ProtoMessage() {}
 
 func (x *SetImpairmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1479,7 @@ func (x *SetImpairmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImpairmentRequest.ProtoReflect.Descriptor instead.
 func (*SetImpairmentRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{15}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SetImpairmentRequest) GetPort() string {
@@ -1314,7 +1505,7 @@ type SetImpairmentResponse struct {
 
 func (x *SetImpairmentResponse) Reset() {
 	*x = SetImpairmentResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1517,7 @@ func (x *SetImpairmentResponse) String() string {
 func (*SetImpairmentResponse) ProtoMessage() {}
 
 func (x *SetImpairmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1530,7 @@ func (x *SetImpairmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImpairmentResponse.ProtoReflect.Descriptor instead.
 func (*SetImpairmentResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{16}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{18}
 }
 
 // ClearImpairmentRequest asks for an impairment to end.
@@ -1353,7 +1544,7 @@ type ClearImpairmentRequest struct {
 
 func (x *ClearImpairmentRequest) Reset() {
 	*x = ClearImpairmentRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1556,7 @@ func (x *ClearImpairmentRequest) String() string {
 func (*ClearImpairmentRequest) ProtoMessage() {}
 
 func (x *ClearImpairmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1569,7 @@ func (x *ClearImpairmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearImpairmentRequest.ProtoReflect.Descriptor instead.
 func (*ClearImpairmentRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{17}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ClearImpairmentRequest) GetPort() string {
@@ -1397,7 +1588,7 @@ type ClearImpairmentResponse struct {
 
 func (x *ClearImpairmentResponse) Reset() {
 	*x = ClearImpairmentResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1600,7 @@ func (x *ClearImpairmentResponse) String() string {
 func (*ClearImpairmentResponse) ProtoMessage() {}
 
 func (x *ClearImpairmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1613,7 @@ func (x *ClearImpairmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearImpairmentResponse.ProtoReflect.Descriptor instead.
 func (*ClearImpairmentResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{18}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{20}
 }
 
 var File_gradnic_api_v1_nic_proto protoreflect.FileDescriptor
@@ -1488,7 +1679,7 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"reorder_by\x18\b \x01(\rR\treorderBy\x12<\n" +
 	"\freorder_hold\x18\t \x01(\v2\x19.google.protobuf.DurationR\vreorderHold\x12\x12\n" +
 	"\x04seed\x18\n" +
-	" \x01(\x04R\x04seed\"\x97\x03\n" +
+	" \x01(\x04R\x04seed\"\xf6\x03\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1505,12 +1696,28 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"impairment\x12\x14\n" +
 	"\x05state\x18\v \x01(\tR\x05state\x12\x10\n" +
 	"\x03why\x18\f \x01(\tR\x03why\x12\x1a\n" +
-	"\brebuilds\x18\r \x01(\x04R\brebuilds\"\x94\x01\n" +
+	"\brebuilds\x18\r \x01(\x04R\brebuilds\x12+\n" +
+	"\x05rings\x18\x0e \x01(\v2\x15.gradnic.api.v1.RingsR\x05rings\x120\n" +
+	"\bsteering\x18\x0f \x03(\v2\x14.gradnic.api.v1.DropR\bsteering\"y\n" +
+	"\x05Rings\x12\x12\n" +
+	"\x04fill\x18\x01 \x01(\x04R\x04fill\x12\x1b\n" +
+	"\tfill_most\x18\x02 \x01(\x04R\bfillMost\x12\x1a\n" +
+	"\btransmit\x18\x03 \x01(\x04R\btransmit\x12#\n" +
+	"\rtransmit_most\x18\x04 \x01(\x04R\ftransmitMost\"p\n" +
+	"\bLaneTime\x12\x17\n" +
+	"\alife_ns\x18\x01 \x01(\x04R\x06lifeNs\x12\x17\n" +
+	"\abusy_ns\x18\x02 \x01(\x04R\x06busyNs\x12\x17\n" +
+	"\aspin_ns\x18\x03 \x01(\x04R\x06spinNs\x12\x19\n" +
+	"\bsleep_ns\x18\x04 \x01(\x04R\asleepNs\"\xfe\x01\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x10\n" +
 	"\x03cpu\x18\x02 \x01(\x05R\x03cpu\x124\n" +
 	"\bcounters\x18\x03 \x01(\v2\x18.gradnic.api.v1.CountersR\bcounters\x12.\n" +
-	"\x06frames\x18\x04 \x01(\v2\x16.gradnic.api.v1.FramesR\x06frames\"\x0f\n" +
+	"\x06frames\x18\x04 \x01(\v2\x16.gradnic.api.v1.FramesR\x06frames\x12\x1d\n" +
+	"\n" +
+	"handed_out\x18\x05 \x01(\x04R\thandedOut\x12\x1b\n" +
+	"\thanded_in\x18\x06 \x01(\x04R\bhandedIn\x12,\n" +
+	"\x04time\x18\a \x01(\v2\x18.gradnic.api.v1.LaneTimeR\x04time\"\x0f\n" +
 	"\rGetNICRequest\"\x90\x01\n" +
 	"\x0eGetNICResponse\x12\x10\n" +
 	"\x03mac\x18\x01 \x01(\tR\x03mac\x12\x12\n" +
@@ -1562,7 +1769,7 @@ func file_gradnic_api_v1_nic_proto_rawDescGZIP() []byte {
 	return file_gradnic_api_v1_nic_proto_rawDescData
 }
 
-var file_gradnic_api_v1_nic_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_gradnic_api_v1_nic_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_gradnic_api_v1_nic_proto_goTypes = []any{
 	(*Drop)(nil),                    // 0: gradnic.api.v1.Drop
 	(*Counters)(nil),                // 1: gradnic.api.v1.Counters
@@ -1570,55 +1777,60 @@ var file_gradnic_api_v1_nic_proto_goTypes = []any{
 	(*KernelCounters)(nil),          // 3: gradnic.api.v1.KernelCounters
 	(*Impairment)(nil),              // 4: gradnic.api.v1.Impairment
 	(*Port)(nil),                    // 5: gradnic.api.v1.Port
-	(*Lane)(nil),                    // 6: gradnic.api.v1.Lane
-	(*GetNICRequest)(nil),           // 7: gradnic.api.v1.GetNICRequest
-	(*GetNICResponse)(nil),          // 8: gradnic.api.v1.GetNICResponse
-	(*ListPortsRequest)(nil),        // 9: gradnic.api.v1.ListPortsRequest
-	(*ListPortsResponse)(nil),       // 10: gradnic.api.v1.ListPortsResponse
-	(*ListLanesRequest)(nil),        // 11: gradnic.api.v1.ListLanesRequest
-	(*ListLanesResponse)(nil),       // 12: gradnic.api.v1.ListLanesResponse
-	(*GetCountersRequest)(nil),      // 13: gradnic.api.v1.GetCountersRequest
-	(*GetCountersResponse)(nil),     // 14: gradnic.api.v1.GetCountersResponse
-	(*SetImpairmentRequest)(nil),    // 15: gradnic.api.v1.SetImpairmentRequest
-	(*SetImpairmentResponse)(nil),   // 16: gradnic.api.v1.SetImpairmentResponse
-	(*ClearImpairmentRequest)(nil),  // 17: gradnic.api.v1.ClearImpairmentRequest
-	(*ClearImpairmentResponse)(nil), // 18: gradnic.api.v1.ClearImpairmentResponse
-	(*durationpb.Duration)(nil),     // 19: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 20: google.protobuf.Timestamp
+	(*Rings)(nil),                   // 6: gradnic.api.v1.Rings
+	(*LaneTime)(nil),                // 7: gradnic.api.v1.LaneTime
+	(*Lane)(nil),                    // 8: gradnic.api.v1.Lane
+	(*GetNICRequest)(nil),           // 9: gradnic.api.v1.GetNICRequest
+	(*GetNICResponse)(nil),          // 10: gradnic.api.v1.GetNICResponse
+	(*ListPortsRequest)(nil),        // 11: gradnic.api.v1.ListPortsRequest
+	(*ListPortsResponse)(nil),       // 12: gradnic.api.v1.ListPortsResponse
+	(*ListLanesRequest)(nil),        // 13: gradnic.api.v1.ListLanesRequest
+	(*ListLanesResponse)(nil),       // 14: gradnic.api.v1.ListLanesResponse
+	(*GetCountersRequest)(nil),      // 15: gradnic.api.v1.GetCountersRequest
+	(*GetCountersResponse)(nil),     // 16: gradnic.api.v1.GetCountersResponse
+	(*SetImpairmentRequest)(nil),    // 17: gradnic.api.v1.SetImpairmentRequest
+	(*SetImpairmentResponse)(nil),   // 18: gradnic.api.v1.SetImpairmentResponse
+	(*ClearImpairmentRequest)(nil),  // 19: gradnic.api.v1.ClearImpairmentRequest
+	(*ClearImpairmentResponse)(nil), // 20: gradnic.api.v1.ClearImpairmentResponse
+	(*durationpb.Duration)(nil),     // 21: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 22: google.protobuf.Timestamp
 }
 var file_gradnic_api_v1_nic_proto_depIdxs = []int32{
 	0,  // 0: gradnic.api.v1.Counters.drops:type_name -> gradnic.api.v1.Drop
 	0,  // 1: gradnic.api.v1.Counters.replica_drops:type_name -> gradnic.api.v1.Drop
-	19, // 2: gradnic.api.v1.Impairment.reorder_hold:type_name -> google.protobuf.Duration
+	21, // 2: gradnic.api.v1.Impairment.reorder_hold:type_name -> google.protobuf.Duration
 	1,  // 3: gradnic.api.v1.Port.counters:type_name -> gradnic.api.v1.Counters
 	3,  // 4: gradnic.api.v1.Port.kernel:type_name -> gradnic.api.v1.KernelCounters
 	4,  // 5: gradnic.api.v1.Port.impairment:type_name -> gradnic.api.v1.Impairment
-	1,  // 6: gradnic.api.v1.Lane.counters:type_name -> gradnic.api.v1.Counters
-	2,  // 7: gradnic.api.v1.Lane.frames:type_name -> gradnic.api.v1.Frames
-	5,  // 8: gradnic.api.v1.ListPortsResponse.ports:type_name -> gradnic.api.v1.Port
-	6,  // 9: gradnic.api.v1.ListLanesResponse.lanes:type_name -> gradnic.api.v1.Lane
-	1,  // 10: gradnic.api.v1.GetCountersResponse.counters:type_name -> gradnic.api.v1.Counters
-	2,  // 11: gradnic.api.v1.GetCountersResponse.frames:type_name -> gradnic.api.v1.Frames
-	3,  // 12: gradnic.api.v1.GetCountersResponse.kernel:type_name -> gradnic.api.v1.KernelCounters
-	20, // 13: gradnic.api.v1.GetCountersResponse.taken:type_name -> google.protobuf.Timestamp
-	4,  // 14: gradnic.api.v1.SetImpairmentRequest.impairment:type_name -> gradnic.api.v1.Impairment
-	7,  // 15: gradnic.api.v1.NICService.GetNIC:input_type -> gradnic.api.v1.GetNICRequest
-	9,  // 16: gradnic.api.v1.NICService.ListPorts:input_type -> gradnic.api.v1.ListPortsRequest
-	11, // 17: gradnic.api.v1.NICService.ListLanes:input_type -> gradnic.api.v1.ListLanesRequest
-	13, // 18: gradnic.api.v1.NICService.GetCounters:input_type -> gradnic.api.v1.GetCountersRequest
-	15, // 19: gradnic.api.v1.NICService.SetImpairment:input_type -> gradnic.api.v1.SetImpairmentRequest
-	17, // 20: gradnic.api.v1.NICService.ClearImpairment:input_type -> gradnic.api.v1.ClearImpairmentRequest
-	8,  // 21: gradnic.api.v1.NICService.GetNIC:output_type -> gradnic.api.v1.GetNICResponse
-	10, // 22: gradnic.api.v1.NICService.ListPorts:output_type -> gradnic.api.v1.ListPortsResponse
-	12, // 23: gradnic.api.v1.NICService.ListLanes:output_type -> gradnic.api.v1.ListLanesResponse
-	14, // 24: gradnic.api.v1.NICService.GetCounters:output_type -> gradnic.api.v1.GetCountersResponse
-	16, // 25: gradnic.api.v1.NICService.SetImpairment:output_type -> gradnic.api.v1.SetImpairmentResponse
-	18, // 26: gradnic.api.v1.NICService.ClearImpairment:output_type -> gradnic.api.v1.ClearImpairmentResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	6,  // 6: gradnic.api.v1.Port.rings:type_name -> gradnic.api.v1.Rings
+	0,  // 7: gradnic.api.v1.Port.steering:type_name -> gradnic.api.v1.Drop
+	1,  // 8: gradnic.api.v1.Lane.counters:type_name -> gradnic.api.v1.Counters
+	2,  // 9: gradnic.api.v1.Lane.frames:type_name -> gradnic.api.v1.Frames
+	7,  // 10: gradnic.api.v1.Lane.time:type_name -> gradnic.api.v1.LaneTime
+	5,  // 11: gradnic.api.v1.ListPortsResponse.ports:type_name -> gradnic.api.v1.Port
+	8,  // 12: gradnic.api.v1.ListLanesResponse.lanes:type_name -> gradnic.api.v1.Lane
+	1,  // 13: gradnic.api.v1.GetCountersResponse.counters:type_name -> gradnic.api.v1.Counters
+	2,  // 14: gradnic.api.v1.GetCountersResponse.frames:type_name -> gradnic.api.v1.Frames
+	3,  // 15: gradnic.api.v1.GetCountersResponse.kernel:type_name -> gradnic.api.v1.KernelCounters
+	22, // 16: gradnic.api.v1.GetCountersResponse.taken:type_name -> google.protobuf.Timestamp
+	4,  // 17: gradnic.api.v1.SetImpairmentRequest.impairment:type_name -> gradnic.api.v1.Impairment
+	9,  // 18: gradnic.api.v1.NICService.GetNIC:input_type -> gradnic.api.v1.GetNICRequest
+	11, // 19: gradnic.api.v1.NICService.ListPorts:input_type -> gradnic.api.v1.ListPortsRequest
+	13, // 20: gradnic.api.v1.NICService.ListLanes:input_type -> gradnic.api.v1.ListLanesRequest
+	15, // 21: gradnic.api.v1.NICService.GetCounters:input_type -> gradnic.api.v1.GetCountersRequest
+	17, // 22: gradnic.api.v1.NICService.SetImpairment:input_type -> gradnic.api.v1.SetImpairmentRequest
+	19, // 23: gradnic.api.v1.NICService.ClearImpairment:input_type -> gradnic.api.v1.ClearImpairmentRequest
+	10, // 24: gradnic.api.v1.NICService.GetNIC:output_type -> gradnic.api.v1.GetNICResponse
+	12, // 25: gradnic.api.v1.NICService.ListPorts:output_type -> gradnic.api.v1.ListPortsResponse
+	14, // 26: gradnic.api.v1.NICService.ListLanes:output_type -> gradnic.api.v1.ListLanesResponse
+	16, // 27: gradnic.api.v1.NICService.GetCounters:output_type -> gradnic.api.v1.GetCountersResponse
+	18, // 28: gradnic.api.v1.NICService.SetImpairment:output_type -> gradnic.api.v1.SetImpairmentResponse
+	20, // 29: gradnic.api.v1.NICService.ClearImpairment:output_type -> gradnic.api.v1.ClearImpairmentResponse
+	24, // [24:30] is the sub-list for method output_type
+	18, // [18:24] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_gradnic_api_v1_nic_proto_init() }
@@ -1632,7 +1844,7 @@ func file_gradnic_api_v1_nic_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradnic_api_v1_nic_proto_rawDesc), len(file_gradnic_api_v1_nic_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
