@@ -20,6 +20,9 @@ type Impairment struct {
 	// DropIngress and DropEgress lose exactly the k-th frames, counted from 1 from when the impairment was set.
 	DropIngress []uint64 `json:"drop_ingress,omitempty"`
 	DropEgress  []uint64 `json:"drop_egress,omitempty"`
+	// CutEgress, if not 0, loses every frame that leaves by this port after so many, counted from when the impairment was
+	// set: to those behind the port, the NIC has died there.
+	CutEgress uint64 `json:"cut_egress,omitempty"`
 	// Duplicate is the probability that a received frame is received twice.
 	Duplicate float64 `json:"duplicate"`
 	// Reorder is the probability that a received frame is held back until ReorderBy later frames of the same
@@ -70,7 +73,7 @@ func (im *Impairment) setDefaults() error {
 
 // none is true for a perfect port.
 func (im *Impairment) none() bool {
-	return im.IngressLoss == 0 && im.EgressLoss == 0 && im.Duplicate == 0 && im.Reorder == 0 &&
+	return im.CutEgress == 0 && im.IngressLoss == 0 && im.EgressLoss == 0 && im.Duplicate == 0 && im.Reorder == 0 &&
 		len(im.DropIngress) == 0 && len(im.DropEgress) == 0
 }
 
@@ -119,6 +122,9 @@ func (im *laneImpair) dropIngress() bool {
 
 func (im *laneImpair) dropEgress() bool {
 	k := im.egress.Add(1)
+	if im.CutEgress != 0 && k > im.CutEgress {
+		return true
+	}
 	if len(im.DropEgress) > 0 {
 		if _, hit := slices.BinarySearch(im.DropEgress, k); hit {
 			return true

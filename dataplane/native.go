@@ -244,19 +244,23 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, lacks func(rank 
 	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
 	values := b.msg[i].Payload()
 	t := native.NewTemplate(&from, &h, len(values))
-	used := false
-	for k := len(copies) - 1; k >= 0; k-- {
-		c := &copies[k]
-		if lacks != nil && c.Rank >= 0 && !lacks(c.Rank) {
+	skip := func(k int) bool { return lacks != nil && copies[k].Rank >= 0 && !lacks(copies[k].Rank) }
+	last := len(copies) - 1 // goes in the frame; the others first, since the frame may be free again once it was sent
+	for last >= 0 && skip(last) {
+		last--
+	}
+	for k := 0; k <= last; k++ {
+		if skip(k) {
 			continue
 		}
+		c := &copies[k]
 		var d Desc
 		var tail []Desc
 		switch {
 		case b.desc[i].Options != 0: // of several chunks: written whole, then cut
 			f := l.message(i, native.FrameLen(len(values)))
 			t.Put(f, c.MAC, c.IP, c.UDPPort)
-			if used {
+			if k < last {
 				var ok bool
 				if d, tail, ok = l.scatter(f); !ok {
 					l.lostReplica(c.Port, NoFrame)
@@ -264,10 +268,8 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, lacks func(rank 
 				}
 				break
 			}
-			used = true
 			d, tail = l.outgoing(i, len(f))
-		case !used:
-			used = true
+		case k == last:
 			d, _ = l.outgoing(i, native.FrameLen(len(values)))
 			t.Put(l.frame(d), c.MAC, c.IP, c.UDPPort)
 		default:
@@ -289,7 +291,7 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, lacks func(rank 
 		}
 		l.sendChain(c.Port, d, tail, w)
 	}
-	if !used {
+	if last < 0 {
 		l.freeFrame(i)
 	}
 }

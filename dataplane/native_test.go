@@ -556,3 +556,31 @@ func FuzzNative(f *testing.F) {
 		}
 	})
 }
+
+// A copy of a result that is lost on purpose, and whose chunk is free again at once, does not touch the others.
+func TestNativeLostCopies(t *testing.T) {
+	for lost := range 4 {
+		n, ws := nativeJob(t, testConfig(), JobSpec{Workers: 4, Slots: 4, Elements: 256})
+		if err := n.Impair(fmt.Sprint("m", lost), Impairment{EgressLoss: 1}); err != nil {
+			t.Fatal(err)
+		}
+		in := make([]int32, 256)
+		for i := range in {
+			in[i] = int32(i * 7919)
+		}
+		values := le32(in...)
+		for i := range in {
+			in[i] *= 4
+		}
+		for _, w := range ws {
+			f := w.contribution(0, 0, values)
+			mustSend(t, w.port, f)
+		}
+		for r, w := range ws {
+			if r != lost {
+				w.result(le32(in...), 0)
+			}
+		}
+		check(t, n)
+	}
+}

@@ -107,6 +107,7 @@ type Counts struct {
 const (
 	reportFirst = int64(20 * time.Millisecond)
 	reportMost  = int64(320 * time.Millisecond)
+	reportIdle  = int64(250 * time.Millisecond)
 )
 
 func newEngine(cfg Config, tr datagram.Transport, from, nic wire.Endpoint) *engine {
@@ -168,6 +169,8 @@ func (e *engine) wakeup(now int64) int64 {
 	case e.state == running:
 		if d, ok := e.win.deadline(); ok {
 			at = min(at, d)
+		} else {
+			at = min(at, e.reportAt)
 		}
 	}
 	return at
@@ -187,6 +190,13 @@ func (e *engine) tick(now int64) {
 	case e.state == running:
 		e.win.check(now)
 		e.pump(now)
+		if e.win.inFlight > 0 {
+			e.reportAt = now + reportIdle
+		} else if now >= e.reportAt {
+			// Nothing else would tell this worker that the network lost its memory, and others may need what it keeps.
+			e.report(now)
+			e.reportAt = now + reportIdle
+		}
 	}
 }
 

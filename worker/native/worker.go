@@ -180,3 +180,10 @@ func (p *Pending) Wait(ctx context.Context) (Stats, error) {
 	s := Stats{Elements: p.c.elements, Packets: p.c.chunks, Elapsed: p.c.elapsed, Flags: p.c.flags}
 	return s, p.c.err
 }
+
+// progress is the number of chunks, over all calls, below which this worker has every result.
+func (w *Worker) progress() uint64 {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return w.e.win.low
+}
