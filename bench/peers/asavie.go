@@ -39,7 +39,7 @@ func startAsavie(on Target) (Peer, error) {
 		TxRingNumDescs: 2048, CompletionRingNumDescs: 2048,
 	}
 	if on.Task == Reflect {
-		// A short list of frames keeps its linear search short; 512 was the fastest of 128 to 4096.
+		// A short list of frames keeps its linear search short.
 		opts.NumFrames, opts.FillRingNumDescs, opts.RxRingNumDescs = 1024, 512, 512
 		opts.TxRingNumDescs, opts.CompletionRingNumDescs = 512, 512
 	}

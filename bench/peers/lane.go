@@ -25,7 +25,7 @@ type lane struct {
 
 func startLane(on Target) (Peer, error) {
 	nic, err := dataplane.New(dataplane.Config{
-		MAC: nicMAC, IP: nicIP, CPUs: []int{on.CPU}, Wait: dataplane.Busy, FramesPerQueue: 8192,
+		MAC: nicMAC, IP: nicIP, CPUs: []int{on.CPU}, Wait: dataplane.Busy,
 	}, dataplane.XDPPort{Interface: on.Interface, Mode: xdp.Native})
 	if err != nil {
 		return nil, fmt.Errorf("lane: %w", err)
@@ -39,12 +39,16 @@ func startLane(on Target) (Peer, error) {
 		err = nic.SetFunction(on.Interface, dataplane.Function{Kind: dataplane.Sink})
 	case Reflect:
 		err = nic.SetFunction(on.Interface, dataplane.Function{Kind: dataplane.Reflect})
-	case Aggregate64, Aggregate256:
+	default:
 		job := dataplane.JobSpec{Name: "bench", Workers: AggregateWorkers, Elements: on.Task.elements(), Slots: AggregateSlots}
 		for r := range AggregateWorkers {
 			job.Members = append(job.Members, dataplane.WorkerSpec{
 				Rank: r, MAC: inet.MAC{2, 0, 0, 0, byte(r + 1), 0}, IP: inet.Addr{10, 50, 0, byte(r + 1)}, Port: -1,
 			})
+		}
+		if on.Task == Multicast64 || on.Task == Multicast256 {
+			// The generator's end takes whatever comes: the address only has to be a multicast one.
+			job.Multicast = &dataplane.MulticastSpec{MAC: inet.MAC{1, 0, 0x5e, 1, 1, 1}, IP: inet.Addr{239, 1, 1, 1}, Ports: []int{0}}
 		}
 		err = nic.InstallJob(job)
 	}

@@ -20,9 +20,11 @@ const (
 	Reflect                  // swap the MAC addresses and send the frame back where it came from
 	Aggregate64              // sum SwitchML contributions of 64 elements, answer each worker; gradnic only
 	Aggregate256             // and of 256
+	Multicast64              // as Aggregate64, with one multicast frame a finished slot
+	Multicast256             // and of 256
 )
 
-var taskNames = [...]string{"drop", "reflect", "aggregate64", "aggregate256"}
+var taskNames = [...]string{"drop", "reflect", "aggregate64", "aggregate256", "multicast64", "multicast256"}
 
 func (t Task) String() string { return taskNames[t] }
 
@@ -37,7 +39,7 @@ func ParseTask(s string) (Task, error) {
 }
 
 func (t Task) elements() int {
-	if t == Aggregate64 {
+	if t == Aggregate64 || t == Multicast64 {
 		return 64
 	}
 	return 256
