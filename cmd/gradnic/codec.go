@@ -85,7 +85,8 @@ cosine between data and result, and the speed of one goroutine. Fails when an er
 	return cmd
 }
 
-func writePage(path string, d fidelity.Document) (err error) {
+// writePage writes a document's page to a file.
+func writePage(path string, d interface{ Page(io.Writer) error }) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("write the page: %w", err)

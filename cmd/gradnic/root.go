@@ -31,6 +31,7 @@ var verbs = []func() *cobra.Command{
 	newDemoCmd,
 	newBenchCmd,
 	newCodecCmd,
+	newModelCmd,
 	newVersionCmd,
 }
 

@@ -1,0 +1,52 @@
+package forecast
+
+import (
+	"fmt"
+	"html/template"
+	"io"
+
+	"gradnic/internal/plot"
+)
+
+// Page writes the document as one HTML page that needs nothing else: the tables,
+// the speed-up by nodes and the timeline of every mode as inline SVG.
+func (d *Document) Page(w io.Writer) error {
+	return page.Execute(w, struct {
+		*Document
+		Style                          template.CSS
+		Of, RateFrom, Compressed       string
+		Megabytes                      float64
+		SpeedUps, Iteration, Timelines template.HTML
+	}{d, plot.Style, d.sample(), d.rateFrom(), d.compressed(), float64(d.GradientBytes) / 1e6,
+		d.speedUpPlot(), d.iterationPlot(), d.timelinePlot()})
+}
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"g":      func(v float64) string { return fmt.Sprintf("%.4g", v) },
+	"f":      func(v float64) string { return fmt.Sprintf("%.3f", v) },
+	"figure": Published.figure,
+}).Parse(`<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><title>Model of {{.Table}} on {{.System.Name}}</title>
+<style>
+{{.Style}}
+</style>
+<h1>{{.Table}} on system {{.System.Name}}, as the model has it</h1>
+<p>{{.Layers}} layers, {{.Parameters}} parameters, {{g .Megabytes}} MB of gradients. {{.Source}}</p>
+<p>Link {{g .System.LinkGbit}} Gb/s, host link {{g .System.HostGbit}} Gb/s, {{g .TFLOPS}} TFLOPS a node{{.RateFrom}}; {{.Codec}} makes {{g .Ratio}} bytes one.
+{{.System.Source}}</p>
+<h2>Speed-up against plain NICs by nodes</h2>{{.SpeedUps}}
+<table><tr><th>batch<th>nodes<th>naive ms<th>overlapped ms<th>ideal ms<th>nic ms<th>{{.Compressed}} ms<th>nic<th>{{.Compressed}}<th>nic, ideal<th>{{.Compressed}}, ideal</tr>
+{{range .ByNodes}}<tr><td>{{.Batch}}<td>{{.Nodes}}<td>{{f .Naive}}<td>{{f .Plain}}<td>{{f .Ideal}}<td>{{f .NIC}}<td>{{f .Compressed}}<td>{{f .SpeedUpNIC}}<td>{{f .SpeedUp}}<td>{{f .SpeedUpNICIdeal}}<td>{{f .SpeedUpIdeal}}</tr>
+{{end}}</table>
+<p>Speed-ups are against plain NICs whose software works during the backward pass, and, where it says ideal, against such software that fills the link and whose steps cost nothing.</p>
+<h2>One iteration at {{.Nodes}} nodes, {{.Batch}} {{.Of}} a node</h2>{{.Iteration}}
+<table><tr><th>mode<th>iteration ms<th>forward ms<th>backward ms<th>update ms<th>communication ms<th>exposed ms<th>speed-up</tr>
+{{range .Modes}}<tr><td>{{.Mode}}<td>{{f .Iteration}}<td>{{f .Forward}}<td>{{f .Backward}}<td>{{f .Update}}<td>{{f .Communication}}<td>{{f .Exposed}}<td>{{f .SpeedUp}}</tr>
+{{end}}</table>
+<h2>Timeline</h2>{{.Timelines}}
+{{if .Published}}<h2>Beside the paper</h2>
+<table><tr><th>arXiv 2204.10943<th>nodes<th>batch<th>paper<th>model<th></tr>
+{{range .Published}}<tr><td>{{.What}}<td>{{.Nodes}}<td>{{.Batch}}<td>{{figure .}}<td>{{f .Model}}<td>{{.Note}}</tr>
+{{end}}</table>
+{{end}}</html>
+`))
