@@ -143,23 +143,3 @@ func (t *UDP) Faults() Faults {
 
 // Close implements Transport.
 func (t *UDP) Close() error { return t.conn.Close() }
-
-// ListenGroup opens a socket for the packets that the NIC sends to a multicast group; several on one host may. ifc is the
-// interface that leads to the NIC.
-func ListenGroup(ifc *net.Interface, group, nic Endpoint, room int) (*UDP, error) {
-	lc := net.ListenConfig{Control: reuseAddress}
-	pc, err := lc.ListenPacket(background, "udp4", fmt.Sprintf("%v:%d", group.IP, group.Port))
-	if err != nil {
-		return nil, fmt.Errorf("listen to group %v port %d: %w", group.IP, group.Port, err)
-	}
-	conn := pc.(*net.UDPConn)
-	p := ipv4.NewPacketConn(conn)
-	if err := p.JoinGroup(ifc, &net.UDPAddr{IP: net.IP(group.IP[:])}); err != nil {
-		return nil, errors.Join(fmt.Errorf("join group %v on %s: %w", group.IP, ifc.Name, err), conn.Close())
-	}
-	t, err := NewUDP(conn, nic, room)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return t, nil
-}
