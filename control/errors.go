@@ -22,6 +22,8 @@ const (
 	Exhausted               // there is no room: ResourceExhausted
 	Unsupported             // a real thing that this NIC does not do: Unimplemented
 	Stopped                 // the NIC is stopping: Unavailable
+	Stale                   // the job has changed since the caller looked: Aborted
+	Denied                  // not for this caller: PermissionDenied
 )
 
 var kindCodes = [...]codes.Code{
@@ -32,6 +34,8 @@ var kindCodes = [...]codes.Code{
 	Exhausted:   codes.ResourceExhausted,
 	Unsupported: codes.Unimplemented,
 	Stopped:     codes.Unavailable,
+	Stale:       codes.Aborted,
+	Denied:      codes.PermissionDenied,
 }
 
 // Error is a refusal by the control plane: of which kind, which field, and why.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"gradnic/control/store"
 	"gradnic/dataplane"
 	"gradnic/wire/inet"
 )
@@ -36,18 +37,31 @@ type Jobs struct {
 	ip     inet.Addr
 	logger *slog.Logger
 
+	ports  []string     // names by index
+	store  *store.Store // nil: nothing is kept
+	now    func() time.Time
+
 	mu         sync.Mutex
 	records    map[string]*record
 	owners     map[endpoint]owner // of the workers of all records
+	lost       map[string]string  // jobs in the store that could not be installed, and why
+	watchers   map[*Watch]struct{}
 	generation uint64
 }
 
-func newJobs(nic *dataplane.NIC, logger *slog.Logger) *Jobs {
-	cfg := nic.Config()
-	return &Jobs{
-		nic: nic, mac: cfg.MAC, ip: cfg.IP, logger: logger,
-		records: map[string]*record{}, owners: map[endpoint]owner{},
+func newJobs(o Options) *Jobs {
+	cfg := o.NIC.Config()
+	j := &Jobs{
+		nic: o.NIC, mac: cfg.MAC, ip: cfg.IP, logger: o.Logger, store: o.Store, now: o.Now,
+		records: map[string]*record{}, owners: map[endpoint]owner{}, lost: map[string]string{}, watchers: map[*Watch]struct{}{},
 	}
+	if j.now == nil {
+		j.now = time.Now
+	}
+	for _, p := range o.NIC.Snapshot().Ports {
+		j.ports = append(j.ports, p.Name)
+	}
+	return j
 }
 
 // record is what the data plane does not know of a job.
@@ -57,6 +71,8 @@ type record struct {
 	origin     Origin
 	installed  time.Time
 	generation uint64
+	lease      time.Duration // 0: for ever
+	expires    time.Time     // when lease is not 0
 }
 
 // JobInfo is a job as the registry shows it.
@@ -65,6 +81,8 @@ type JobInfo struct {
 	Origin     Origin
 	Installed  time.Time // zero when OriginUnknown
 	Generation uint64
+	Lease      time.Duration // 0: for ever
+	Expires    time.Time     // zero without a lease
 }
 
 // Members are the workers that are known, by rank.
@@ -105,9 +123,20 @@ func checkName(field, name string) error {
 }
 
 // Install installs a job, all or nothing. The same specification again changes
-// nothing and returns false; another one under a used name is refused.
+// nothing and returns false; another one under a used name is refused. The job stays
+// until it is removed.
 func (j *Jobs) Install(spec dataplane.JobSpec, origin Origin) (bool, error) {
+	return j.InstallFor(spec, origin, 0)
+}
+
+// InstallFor is Install of a job that is removed when its owner does not renew it
+// for as long as lease; 0: it stays. The same specification again renews it, with
+// this lease.
+func (j *Jobs) InstallFor(spec dataplane.JobSpec, origin Origin, lease time.Duration) (bool, error) {
 	spec = normal(spec)
+	if err := checkLease(lease); err != nil {
+		return false, err
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.check(spec); err != nil {
@@ -115,13 +144,13 @@ func (j *Jobs) Install(spec dataplane.JobSpec, origin Origin) (bool, error) {
 	}
 	if old, err := j.asked(spec.Name); err == nil {
 		if same(old, spec) {
-			return false, nil
+			return false, j.again(spec.Name, lease)
 		}
 		return false, refuse(Exists, "job.name", "job %s is installed with another specification (%s): remove it first or take another name", spec.Name, difference(old, spec))
 	} else if !errors.Is(err, dataplane.ErrNoJob) {
 		return false, fromDataplane("look for job "+spec.Name, err)
 	}
-	return true, j.install(spec, origin)
+	return true, j.install(spec, origin, lease)
 }
 
 // Replace installs a job in the place of the one of its name, if there is one.
@@ -134,20 +163,28 @@ func (j *Jobs) Replace(spec dataplane.JobSpec, origin Origin) error {
 	if err := j.check(spec); err != nil {
 		return err
 	}
-	if err := j.remove(spec.Name); err != nil && !errors.Is(err, dataplane.ErrNoJob) {
+	if err := j.remove(spec.Name, "replaced"); err != nil && !errors.Is(err, dataplane.ErrNoJob) {
 		return err
 	}
-	return j.install(spec, origin)
+	return j.install(spec, origin, 0)
 }
 
 // AddWorker adds a worker to an installed job. The same worker again changes
 // nothing and returns false; another one under a used rank is refused.
 func (j *Jobs) AddWorker(job string, w dataplane.WorkerSpec) (bool, error) {
+	return j.AddWorkerIf(job, w, 0)
+}
+
+// AddWorkerIf is AddWorker to a job of this generation only; 0: of any.
+func (j *Jobs) AddWorkerIf(job string, w dataplane.WorkerSpec, generation uint64) (bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	status, err := j.nic.Job(job)
 	if err != nil {
 		return false, fromDataplane("add a worker to job "+job, err)
+	}
+	if err := j.checkGeneration(job, generation); err != nil {
+		return false, err
 	}
 	if err := j.checkWorker("worker", w, status.JobSpec.Workers); err != nil {
 		return false, err
@@ -176,10 +213,23 @@ func (j *Jobs) AddWorker(job string, w dataplane.WorkerSpec) (bool, error) {
 	if err := j.checkOthers("worker", w, job); err != nil {
 		return false, err
 	}
+	if r != nil {
+		// Written first: what the data plane has can not be taken back, what is written can.
+		after := *r
+		after.added, after.generation = append(slices.Clone(r.added), w), j.generation+1
+		if err := j.keep(&after); err != nil {
+			return false, err
+		}
+	}
 	if err := j.nic.AddWorker(job, w); err != nil {
-		return false, fromDataplane(fmt.Sprintf("add rank %d to job %s", w.Rank, job), err)
+		err = fromDataplane(fmt.Sprintf("add rank %d to job %s", w.Rank, job), err)
+		if r != nil {
+			err = errors.Join(err, j.keep(r))
+		}
+		return false, err
 	}
 	j.generation++
+	j.tell(Changed, job, "worker added")
 	if r != nil {
 		r.added = append(r.added, w)
 		r.generation = j.generation
@@ -193,10 +243,16 @@ func (j *Jobs) AddWorker(job string, w dataplane.WorkerSpec) (bool, error) {
 func (j *Jobs) Address() (inet.MAC, inet.Addr) { return j.mac, j.ip }
 
 // Remove removes a job.
-func (j *Jobs) Remove(name string) error {
+func (j *Jobs) Remove(name string) error { return j.RemoveIf(name, 0) }
+
+// RemoveIf is Remove of a job of this generation only; 0: of any.
+func (j *Jobs) RemoveIf(name string, generation uint64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.remove(name)
+	if err := j.checkGeneration(name, generation); err != nil {
+		return err
+	}
+	return j.remove(name, "removed")
 }
 
 // Get returns one job.
@@ -227,36 +283,68 @@ func (j *Jobs) info(status dataplane.JobStatus) JobInfo {
 	info := JobInfo{JobStatus: status}
 	if r := j.records[status.Name]; r != nil {
 		info.Origin, info.Installed, info.Generation = r.origin, r.installed, r.generation
+		info.Lease, info.Expires = r.lease, r.expires
 	}
 	return info
 }
 
-func (j *Jobs) install(spec dataplane.JobSpec, origin Origin) error {
+func (j *Jobs) install(spec dataplane.JobSpec, origin Origin, lease time.Duration) error {
 	if err := j.nic.InstallJob(spec); err != nil {
 		return fromDataplane("install job "+spec.Name, err)
 	}
-	j.generation++
-	j.records[spec.Name] = &record{asked: spec, origin: origin, installed: time.Now(), generation: j.generation}
-	for _, w := range spec.Members {
-		j.owners[endpoint{w.MAC, w.IP}] = owner{spec.Name, w.Rank}
+	now := j.now()
+	r := &record{asked: spec, origin: origin, installed: now, generation: j.generation + 1}
+	r.renew(lease, now)
+	// Nobody has been told yet that it is there: it may go again.
+	if err := j.keep(r); err != nil {
+		return errors.Join(err, j.nic.RemoveJob(spec.Name))
 	}
+	j.generation++
+	delete(j.lost, spec.Name)
+	j.own(r)
 	j.logger.Info("job installed", "job", spec.Name, "workers", spec.Workers, "elements", spec.Elements,
 		"slots", spec.Slots, "members", len(spec.Members), "generation", j.generation)
+	j.tell(Installed, spec.Name, "installed")
 	return nil
 }
 
-func (j *Jobs) remove(name string) error {
+// own enters a record of a job that is installed.
+func (j *Jobs) own(r *record) {
+	j.records[r.asked.Name] = r
+	for _, w := range slices.Concat(r.asked.Members, r.added) {
+		j.owners[endpoint{w.MAC, w.IP}] = owner{r.asked.Name, w.Rank}
+	}
+}
+
+func (j *Jobs) remove(name, why string) error {
+	if _, lost := j.lost[name]; lost {
+		if err := j.forget(name); err != nil {
+			return err
+		}
+		j.generation++
+		delete(j.lost, name)
+		return nil
+	}
+	r := j.records[name]
+	// Written first: a job that comes back after its removal was acknowledged is worse
+	// than one that is gone before it was.
+	if r != nil && r.origin == OriginAPI {
+		if err := j.forget(name); err != nil {
+			return err
+		}
+	}
 	if err := j.nic.RemoveJob(name); err != nil {
 		return fromDataplane("remove job "+name, err)
 	}
 	j.generation++
-	if r := j.records[name]; r != nil {
+	if r != nil {
 		for _, w := range slices.Concat(r.asked.Members, r.added) {
 			delete(j.owners, endpoint{w.MAC, w.IP})
 		}
 		delete(j.records, name)
 	}
-	j.logger.Info("job removed", "job", name, "generation", j.generation)
+	j.logger.Info("job removed", "job", name, "why", why, "generation", j.generation)
+	j.tell(Removed, name, why)
 	return nil
 }
 

@@ -3,6 +3,10 @@ package control
 import (
 	"context"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	apiv1 "gradnic/control/api/v1"
 )
 
@@ -18,7 +22,11 @@ func (s *jobService) InstallJob(_ context.Context, r *apiv1.InstallJobRequest) (
 	if err != nil {
 		return nil, err
 	}
-	created, err := s.server.jobs.Install(spec, OriginAPI)
+	lease, err := leaseFromProto(r.GetLease())
+	if err != nil {
+		return nil, err
+	}
+	created, err := s.server.jobs.InstallFor(spec, OriginAPI, lease)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +43,7 @@ func (s *jobService) AddWorker(_ context.Context, r *apiv1.AddWorkerRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	created, err := s.server.jobs.AddWorker(r.GetJob(), w)
+	created, err := s.server.jobs.AddWorkerIf(r.GetJob(), w, r.GetGeneration())
 	if err != nil {
 		return nil, err
 	}
@@ -47,10 +55,43 @@ func (s *jobService) AddWorker(_ context.Context, r *apiv1.AddWorkerRequest) (*a
 }
 
 func (s *jobService) RemoveJob(_ context.Context, r *apiv1.RemoveJobRequest) (*apiv1.RemoveJobResponse, error) {
-	if err := s.server.jobs.Remove(r.GetName()); err != nil {
+	if err := s.server.jobs.RemoveIf(r.GetName(), r.GetGeneration()); err != nil {
 		return nil, err
 	}
 	return &apiv1.RemoveJobResponse{}, nil
+}
+
+func (s *jobService) RenewLease(_ context.Context, r *apiv1.RenewLeaseRequest) (*apiv1.RenewLeaseResponse, error) {
+	expires, err := s.server.jobs.Renew(r.GetName(), r.GetGeneration())
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.RenewLeaseResponse{Expires: timeToProto(expires)}, nil
+}
+
+func (s *jobService) WatchJobs(_ *apiv1.WatchJobsRequest, stream grpc.ServerStreamingServer[apiv1.WatchJobsResponse]) error {
+	w := s.server.jobs.Watch()
+	defer w.Close()
+	ports := s.server.ports()
+	for {
+		select {
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case <-s.server.ending:
+			return status.Error(codes.Unavailable, "the NIC is stopping")
+		case e, more := <-w.Events():
+			if !more {
+				return status.Errorf(codes.ResourceExhausted, "watch: more than %d changes behind: begin again", watchDepth)
+			}
+			m := &apiv1.WatchJobsResponse{Change: apiv1.Change(e.Change + 1), Name: e.Job, Generation: e.Generation, Why: e.Why}
+			if job, err := s.server.jobs.Get(e.Job); e.Change != Removed && err == nil {
+				m.Job = jobToProto(job, ports)
+			}
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 func (s *jobService) GetJob(_ context.Context, r *apiv1.GetJobRequest) (*apiv1.GetJobResponse, error) {

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	apiv1 "gradnic/control/api/v1"
+	"gradnic/control/store"
 	"gradnic/dataplane"
 )
 
@@ -30,6 +31,11 @@ type Options struct {
 	NIC *dataplane.NIC // required
 	// Version is shown to clients; empty: unknown.
 	Version string
+	// Store keeps the jobs that the API installs; nil: they end with the process. What is
+	// in it is installed by New.
+	Store *store.Store
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
 	// Logger takes every change and every failed call; nil discards.
 	Logger *slog.Logger
 }
@@ -58,12 +64,15 @@ func New(o Options) (*Server, error) {
 		o.Version = "unknown"
 	}
 	s := &Server{
-		jobs:    newJobs(o.NIC, o.Logger),
+		jobs:    newJobs(o),
 		nic:     o.NIC,
 		options: o,
 		logger:  o.Logger,
 		health:  health.NewServer(),
 		ending:  make(chan struct{}),
+	}
+	if err := s.jobs.restore(); err != nil {
+		return nil, err
 	}
 	s.grpc = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage),

@@ -82,6 +82,16 @@ func workerFromProto(field string, m *apiv1.WorkerSpec, ports portNames) (w data
 	return w, err
 }
 
+func leaseFromProto(m *durationpb.Duration) (time.Duration, error) {
+	if m == nil {
+		return 0, nil
+	}
+	if m.CheckValid() != nil || m.AsDuration() <= 0 {
+		return 0, refuse(Invalid, "lease", "%v: a lease is %v to %v, or none", m, MinLease, MaxLease)
+	}
+	return m.AsDuration(), nil
+}
+
 // clampInt keeps a huge number huge where int has 32 bits, so that range checks see it.
 func clampInt(v uint32) int {
 	return int(min(v, 1<<31-1))
@@ -100,6 +110,9 @@ func jobToProto(j JobInfo, ports portNames) *apiv1.Job {
 		Missing:    ranksToProto(j.Missing),
 		NeverCame:  ranksToProto(j.NeverCame()),
 		Results:    j.Results, Resent: j.Resent, Wrapped: j.Wrapped,
+	}
+	if j.Lease != 0 {
+		m.Lease, m.Expires = durationpb.New(j.Lease), timeToProto(j.Expires)
 	}
 	for _, w := range j.Members() {
 		spec := workerToProto(w, ports)

@@ -11,6 +11,7 @@ package apiv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -124,6 +125,67 @@ func (x Origin) Number() protoreflect.EnumNumber {
 // Deprecated: Use Origin.Descriptor instead.
 func (Origin) EnumDescriptor() ([]byte, []int) {
 	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+// Change says what happened to a job.
+type Change int32
+
+const (
+	// Not known.
+	Change_CHANGE_UNSPECIFIED Change = 0
+	// It was there when the watch began.
+	Change_CHANGE_LISTED Change = 1
+	// It was installed.
+	Change_CHANGE_INSTALLED Change = 2
+	// A worker was added.
+	Change_CHANGE_CHANGED Change = 3
+	// It was removed.
+	Change_CHANGE_REMOVED Change = 4
+)
+
+// Enum value maps for Change.
+var (
+	Change_name = map[int32]string{
+		0: "CHANGE_UNSPECIFIED",
+		1: "CHANGE_LISTED",
+		2: "CHANGE_INSTALLED",
+		3: "CHANGE_CHANGED",
+		4: "CHANGE_REMOVED",
+	}
+	Change_value = map[string]int32{
+		"CHANGE_UNSPECIFIED": 0,
+		"CHANGE_LISTED":      1,
+		"CHANGE_INSTALLED":   2,
+		"CHANGE_CHANGED":     3,
+		"CHANGE_REMOVED":     4,
+	}
+)
+
+func (x Change) Enum() *Change {
+	p := new(Change)
+	*p = x
+	return p
+}
+
+func (x Change) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Change) Descriptor() protoreflect.EnumDescriptor {
+	return file_gradnic_api_v1_job_proto_enumTypes[2].Descriptor()
+}
+
+func (Change) Type() protoreflect.EnumType {
+	return &file_gradnic_api_v1_job_proto_enumTypes[2]
+}
+
+func (x Change) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Change.Descriptor instead.
+func (Change) EnumDescriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 // WorkerSpec says who a worker is. A frame belongs to it when MAC and address match.
@@ -496,7 +558,11 @@ type Job struct {
 	// Results sent again to one worker that asked for a complete slot.
 	Resent uint64 `protobuf:"varint,10,opt,name=resent,proto3" json:"resent,omitempty"`
 	// Elements whose sum wrapped around.
-	Wrapped       uint64 `protobuf:"varint,11,opt,name=wrapped,proto3" json:"wrapped,omitempty"`
+	Wrapped uint64 `protobuf:"varint,11,opt,name=wrapped,proto3" json:"wrapped,omitempty"`
+	// How long it lives without being renewed; not set: until it is removed.
+	Lease *durationpb.Duration `protobuf:"bytes,12,opt,name=lease,proto3" json:"lease,omitempty"`
+	// When its lease ends; not set: it has none.
+	Expires       *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -608,11 +674,28 @@ func (x *Job) GetWrapped() uint64 {
 	return 0
 }
 
+func (x *Job) GetLease() *durationpb.Duration {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+func (x *Job) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
 // InstallJobRequest asks for a job.
 type InstallJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The job.
-	Spec          *JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Spec *JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The job is removed, and its slots are free, when its lease is not renewed for so long: 1 s to 7 days. Not set: it
+	// stays until it is removed. InstallJob of the same job renews the lease, and sets this one.
+	Lease         *durationpb.Duration `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -650,6 +733,13 @@ func (*InstallJobRequest) Descriptor() ([]byte, []int) {
 func (x *InstallJobRequest) GetSpec() *JobSpec {
 	if x != nil {
 		return x.Spec
+	}
+	return nil
+}
+
+func (x *InstallJobRequest) GetLease() *durationpb.Duration {
+	if x != nil {
+		return x.Lease
 	}
 	return nil
 }
@@ -715,7 +805,9 @@ type AddWorkerRequest struct {
 	// Name of the job.
 	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// The worker.
-	Worker        *WorkerSpec `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	Worker *WorkerSpec `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	// The generation of the job that the caller has seen; 0: any.
+	Generation    uint64 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -762,6 +854,13 @@ func (x *AddWorkerRequest) GetWorker() *WorkerSpec {
 		return x.Worker
 	}
 	return nil
+}
+
+func (x *AddWorkerRequest) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
 }
 
 // AddWorkerResponse answers AddWorker.
@@ -823,7 +922,9 @@ func (x *AddWorkerResponse) GetCreated() bool {
 type RemoveJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the job.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The generation of the job that the caller has seen; 0: any.
+	Generation    uint64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -865,6 +966,13 @@ func (x *RemoveJobRequest) GetName() string {
 	return ""
 }
 
+func (x *RemoveJobRequest) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
 // RemoveJobResponse answers RemoveJob.
 type RemoveJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -902,6 +1010,226 @@ func (*RemoveJobResponse) Descriptor() ([]byte, []int) {
 	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
+// RenewLeaseRequest says that the owner of a job lives.
+type RenewLeaseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the job.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The generation of the job that the caller has seen; 0: any.
+	Generation    uint64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewLeaseRequest) Reset() {
+	*x = RenewLeaseRequest{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewLeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewLeaseRequest) ProtoMessage() {}
+
+func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
+func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RenewLeaseRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RenewLeaseRequest) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+// RenewLeaseResponse answers RenewLease.
+type RenewLeaseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the lease ends now; not set: the job has none.
+	Expires       *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewLeaseResponse) Reset() {
+	*x = RenewLeaseResponse{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewLeaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewLeaseResponse) ProtoMessage() {}
+
+func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
+func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RenewLeaseResponse) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+// WatchJobsRequest begins a watch.
+type WatchJobsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchJobsRequest) Reset() {
+	*x = WatchJobsRequest{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchJobsRequest) ProtoMessage() {}
+
+func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
+func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{13}
+}
+
+// WatchJobsResponse is one change.
+type WatchJobsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	Change Change `protobuf:"varint,1,opt,name=change,proto3,enum=gradnic.api.v1.Change" json:"change,omitempty"`
+	// Name of the job.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Of the change; larger is later.
+	Generation uint64 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Why, for people.
+	Why string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	// The job as it is when this is sent; not set when it is gone.
+	Job           *Job `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchJobsResponse) Reset() {
+	*x = WatchJobsResponse{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchJobsResponse) ProtoMessage() {}
+
+func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
+func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *WatchJobsResponse) GetChange() Change {
+	if x != nil {
+		return x.Change
+	}
+	return Change_CHANGE_UNSPECIFIED
+}
+
+func (x *WatchJobsResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WatchJobsResponse) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *WatchJobsResponse) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *WatchJobsResponse) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
 // GetJobRequest asks for one job.
 type GetJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -913,7 +1241,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1253,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1266,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -959,7 +1287,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1299,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1312,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1003,7 +1331,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1343,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1356,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 // ListJobsResponse answers ListJobs.
@@ -1042,7 +1370,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1382,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1395,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1088,7 +1416,7 @@ type ListSlotsRequest struct {
 
 func (x *ListSlotsRequest) Reset() {
 	*x = ListSlotsRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1428,7 @@ func (x *ListSlotsRequest) String() string {
 func (*ListSlotsRequest) ProtoMessage() {}
 
 func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1441,7 @@ func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlotsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListSlotsRequest) GetJob() string {
@@ -1142,7 +1470,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1482,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1495,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Pool) GetJob() string {
@@ -1216,7 +1544,7 @@ type ListSlotsResponse struct {
 
 func (x *ListSlotsResponse) Reset() {
 	*x = ListSlotsResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1556,7 @@ func (x *ListSlotsResponse) String() string {
 func (*ListSlotsResponse) ProtoMessage() {}
 
 func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1569,7 @@ func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlotsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListSlotsResponse) GetPools() []*Pool {
@@ -1262,7 +1590,7 @@ type ListGroupsRequest struct {
 
 func (x *ListGroupsRequest) Reset() {
 	*x = ListGroupsRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1602,7 @@ func (x *ListGroupsRequest) String() string {
 func (*ListGroupsRequest) ProtoMessage() {}
 
 func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1615,7 @@ func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsRequest.ProtoReflect.Descriptor instead.
 func (*ListGroupsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListGroupsRequest) GetJob() string {
@@ -1312,7 +1640,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1652,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1665,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Group) GetJob() string {
@@ -1372,7 +1700,7 @@ type ListGroupsResponse struct {
 
 func (x *ListGroupsResponse) Reset() {
 	*x = ListGroupsResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1712,7 @@ func (x *ListGroupsResponse) String() string {
 func (*ListGroupsResponse) ProtoMessage() {}
 
 func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1725,7 @@ func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsResponse.ProtoReflect.Descriptor instead.
 func (*ListGroupsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListGroupsResponse) GetGroups() []*Group {
@@ -1411,7 +1739,7 @@ var File_gradnic_api_v1_job_proto protoreflect.FileDescriptor
 
 const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x18gradnic/api/v1/job.proto\x12\x0egradnic.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"Z\n" +
+	"\x18gradnic/api/v1/job.proto\x12\x0egradnic.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"Z\n" +
 	"\n" +
 	"WorkerSpec\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x10\n" +
@@ -1440,7 +1768,7 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x05total\x18\x01 \x01(\x04R\x05total\x12\x15\n" +
 	"\x06in_use\x18\x02 \x01(\x04R\x05inUse\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\x04R\bcomplete\x12\x18\n" +
-	"\awaiting\x18\x04 \x01(\x04R\awaiting\"\xa2\x03\n" +
+	"\awaiting\x18\x04 \x01(\x04R\awaiting\"\x89\x04\n" +
 	"\x03Job\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\x12\x1e\n" +
 	"\n" +
@@ -1456,21 +1784,46 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\aresults\x18\t \x01(\x04R\aresults\x12\x16\n" +
 	"\x06resent\x18\n" +
 	" \x01(\x04R\x06resent\x12\x18\n" +
-	"\awrapped\x18\v \x01(\x04R\awrapped\"@\n" +
+	"\awrapped\x18\v \x01(\x04R\awrapped\x12/\n" +
+	"\x05lease\x18\f \x01(\v2\x19.google.protobuf.DurationR\x05lease\x124\n" +
+	"\aexpires\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"q\n" +
 	"\x11InstallJobRequest\x12+\n" +
-	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\"U\n" +
+	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\x12/\n" +
+	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"U\n" +
 	"\x12InstallJobResponse\x12%\n" +
 	"\x03job\x18\x01 \x01(\v2\x13.gradnic.api.v1.JobR\x03job\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"X\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"x\n" +
 	"\x10AddWorkerRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x122\n" +
-	"\x06worker\x18\x02 \x01(\v2\x1a.gradnic.api.v1.WorkerSpecR\x06worker\"T\n" +
+	"\x06worker\x18\x02 \x01(\v2\x1a.gradnic.api.v1.WorkerSpecR\x06worker\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x04R\n" +
+	"generation\"T\n" +
 	"\x11AddWorkerResponse\x12%\n" +
 	"\x03job\x18\x01 \x01(\v2\x13.gradnic.api.v1.JobR\x03job\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"&\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"F\n" +
 	"\x10RemoveJobRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x13\n" +
-	"\x11RemoveJobResponse\"#\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\"\x13\n" +
+	"\x11RemoveJobResponse\"G\n" +
+	"\x11RenewLeaseRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\"J\n" +
+	"\x12RenewLeaseResponse\x124\n" +
+	"\aexpires\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\x12\n" +
+	"\x10WatchJobsRequest\"\xb0\x01\n" +
+	"\x11WatchJobsResponse\x12.\n" +
+	"\x06change\x18\x01 \x01(\x0e2\x16.gradnic.api.v1.ChangeR\x06change\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x04R\n" +
+	"generation\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x12%\n" +
+	"\x03job\x18\x05 \x01(\v2\x13.gradnic.api.v1.JobR\x03job\"#\n" +
 	"\rGetJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"7\n" +
 	"\x0eGetJobResponse\x12%\n" +
@@ -1503,12 +1856,21 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"ORIGIN_API\x10\x01\x12\x13\n" +
-	"\x0fORIGIN_SWITCHML\x10\x022\xc4\x04\n" +
+	"\x0fORIGIN_SWITCHML\x10\x02*q\n" +
+	"\x06Change\x12\x16\n" +
+	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rCHANGE_LISTED\x10\x01\x12\x14\n" +
+	"\x10CHANGE_INSTALLED\x10\x02\x12\x12\n" +
+	"\x0eCHANGE_CHANGED\x10\x03\x12\x12\n" +
+	"\x0eCHANGE_REMOVED\x10\x042\xed\x05\n" +
 	"\n" +
 	"JobService\x12S\n" +
 	"\n" +
 	"InstallJob\x12!.gradnic.api.v1.InstallJobRequest\x1a\".gradnic.api.v1.InstallJobResponse\x12P\n" +
-	"\tAddWorker\x12 .gradnic.api.v1.AddWorkerRequest\x1a!.gradnic.api.v1.AddWorkerResponse\x12P\n" +
+	"\tAddWorker\x12 .gradnic.api.v1.AddWorkerRequest\x1a!.gradnic.api.v1.AddWorkerResponse\x12S\n" +
+	"\n" +
+	"RenewLease\x12!.gradnic.api.v1.RenewLeaseRequest\x1a\".gradnic.api.v1.RenewLeaseResponse\x12R\n" +
+	"\tWatchJobs\x12 .gradnic.api.v1.WatchJobsRequest\x1a!.gradnic.api.v1.WatchJobsResponse0\x01\x12P\n" +
 	"\tRemoveJob\x12 .gradnic.api.v1.RemoveJobRequest\x1a!.gradnic.api.v1.RemoveJobResponse\x12G\n" +
 	"\x06GetJob\x12\x1d.gradnic.api.v1.GetJobRequest\x1a\x1e.gradnic.api.v1.GetJobResponse\x12M\n" +
 	"\bListJobs\x12\x1f.gradnic.api.v1.ListJobsRequest\x1a .gradnic.api.v1.ListJobsResponse\x12P\n" +
@@ -1528,73 +1890,89 @@ func file_gradnic_api_v1_job_proto_rawDescGZIP() []byte {
 	return file_gradnic_api_v1_job_proto_rawDescData
 }
 
-var file_gradnic_api_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gradnic_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_gradnic_api_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_gradnic_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_gradnic_api_v1_job_proto_goTypes = []any{
 	(Protocol)(0),                 // 0: gradnic.api.v1.Protocol
 	(Origin)(0),                   // 1: gradnic.api.v1.Origin
-	(*WorkerSpec)(nil),            // 2: gradnic.api.v1.WorkerSpec
-	(*JobSpec)(nil),               // 3: gradnic.api.v1.JobSpec
-	(*Worker)(nil),                // 4: gradnic.api.v1.Worker
-	(*SlotUse)(nil),               // 5: gradnic.api.v1.SlotUse
-	(*Job)(nil),                   // 6: gradnic.api.v1.Job
-	(*InstallJobRequest)(nil),     // 7: gradnic.api.v1.InstallJobRequest
-	(*InstallJobResponse)(nil),    // 8: gradnic.api.v1.InstallJobResponse
-	(*AddWorkerRequest)(nil),      // 9: gradnic.api.v1.AddWorkerRequest
-	(*AddWorkerResponse)(nil),     // 10: gradnic.api.v1.AddWorkerResponse
-	(*RemoveJobRequest)(nil),      // 11: gradnic.api.v1.RemoveJobRequest
-	(*RemoveJobResponse)(nil),     // 12: gradnic.api.v1.RemoveJobResponse
-	(*GetJobRequest)(nil),         // 13: gradnic.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 14: gradnic.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 15: gradnic.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 16: gradnic.api.v1.ListJobsResponse
-	(*ListSlotsRequest)(nil),      // 17: gradnic.api.v1.ListSlotsRequest
-	(*Pool)(nil),                  // 18: gradnic.api.v1.Pool
-	(*ListSlotsResponse)(nil),     // 19: gradnic.api.v1.ListSlotsResponse
-	(*ListGroupsRequest)(nil),     // 20: gradnic.api.v1.ListGroupsRequest
-	(*Group)(nil),                 // 21: gradnic.api.v1.Group
-	(*ListGroupsResponse)(nil),    // 22: gradnic.api.v1.ListGroupsResponse
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(Change)(0),                   // 2: gradnic.api.v1.Change
+	(*WorkerSpec)(nil),            // 3: gradnic.api.v1.WorkerSpec
+	(*JobSpec)(nil),               // 4: gradnic.api.v1.JobSpec
+	(*Worker)(nil),                // 5: gradnic.api.v1.Worker
+	(*SlotUse)(nil),               // 6: gradnic.api.v1.SlotUse
+	(*Job)(nil),                   // 7: gradnic.api.v1.Job
+	(*InstallJobRequest)(nil),     // 8: gradnic.api.v1.InstallJobRequest
+	(*InstallJobResponse)(nil),    // 9: gradnic.api.v1.InstallJobResponse
+	(*AddWorkerRequest)(nil),      // 10: gradnic.api.v1.AddWorkerRequest
+	(*AddWorkerResponse)(nil),     // 11: gradnic.api.v1.AddWorkerResponse
+	(*RemoveJobRequest)(nil),      // 12: gradnic.api.v1.RemoveJobRequest
+	(*RemoveJobResponse)(nil),     // 13: gradnic.api.v1.RemoveJobResponse
+	(*RenewLeaseRequest)(nil),     // 14: gradnic.api.v1.RenewLeaseRequest
+	(*RenewLeaseResponse)(nil),    // 15: gradnic.api.v1.RenewLeaseResponse
+	(*WatchJobsRequest)(nil),      // 16: gradnic.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),     // 17: gradnic.api.v1.WatchJobsResponse
+	(*GetJobRequest)(nil),         // 18: gradnic.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 19: gradnic.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 20: gradnic.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 21: gradnic.api.v1.ListJobsResponse
+	(*ListSlotsRequest)(nil),      // 22: gradnic.api.v1.ListSlotsRequest
+	(*Pool)(nil),                  // 23: gradnic.api.v1.Pool
+	(*ListSlotsResponse)(nil),     // 24: gradnic.api.v1.ListSlotsResponse
+	(*ListGroupsRequest)(nil),     // 25: gradnic.api.v1.ListGroupsRequest
+	(*Group)(nil),                 // 26: gradnic.api.v1.Group
+	(*ListGroupsResponse)(nil),    // 27: gradnic.api.v1.ListGroupsResponse
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
 }
 var file_gradnic_api_v1_job_proto_depIdxs = []int32{
 	0,  // 0: gradnic.api.v1.JobSpec.protocol:type_name -> gradnic.api.v1.Protocol
-	2,  // 1: gradnic.api.v1.JobSpec.members:type_name -> gradnic.api.v1.WorkerSpec
-	2,  // 2: gradnic.api.v1.Worker.spec:type_name -> gradnic.api.v1.WorkerSpec
-	23, // 3: gradnic.api.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
-	3,  // 4: gradnic.api.v1.Job.spec:type_name -> gradnic.api.v1.JobSpec
+	3,  // 1: gradnic.api.v1.JobSpec.members:type_name -> gradnic.api.v1.WorkerSpec
+	3,  // 2: gradnic.api.v1.Worker.spec:type_name -> gradnic.api.v1.WorkerSpec
+	28, // 3: gradnic.api.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
+	4,  // 4: gradnic.api.v1.Job.spec:type_name -> gradnic.api.v1.JobSpec
 	1,  // 5: gradnic.api.v1.Job.origin:type_name -> gradnic.api.v1.Origin
-	23, // 6: gradnic.api.v1.Job.installed:type_name -> google.protobuf.Timestamp
-	4,  // 7: gradnic.api.v1.Job.workers:type_name -> gradnic.api.v1.Worker
-	5,  // 8: gradnic.api.v1.Job.slots:type_name -> gradnic.api.v1.SlotUse
-	3,  // 9: gradnic.api.v1.InstallJobRequest.spec:type_name -> gradnic.api.v1.JobSpec
-	6,  // 10: gradnic.api.v1.InstallJobResponse.job:type_name -> gradnic.api.v1.Job
-	2,  // 11: gradnic.api.v1.AddWorkerRequest.worker:type_name -> gradnic.api.v1.WorkerSpec
-	6,  // 12: gradnic.api.v1.AddWorkerResponse.job:type_name -> gradnic.api.v1.Job
-	6,  // 13: gradnic.api.v1.GetJobResponse.job:type_name -> gradnic.api.v1.Job
-	6,  // 14: gradnic.api.v1.ListJobsResponse.jobs:type_name -> gradnic.api.v1.Job
-	5,  // 15: gradnic.api.v1.Pool.use:type_name -> gradnic.api.v1.SlotUse
-	18, // 16: gradnic.api.v1.ListSlotsResponse.pools:type_name -> gradnic.api.v1.Pool
-	2,  // 17: gradnic.api.v1.Group.members:type_name -> gradnic.api.v1.WorkerSpec
-	21, // 18: gradnic.api.v1.ListGroupsResponse.groups:type_name -> gradnic.api.v1.Group
-	7,  // 19: gradnic.api.v1.JobService.InstallJob:input_type -> gradnic.api.v1.InstallJobRequest
-	9,  // 20: gradnic.api.v1.JobService.AddWorker:input_type -> gradnic.api.v1.AddWorkerRequest
-	11, // 21: gradnic.api.v1.JobService.RemoveJob:input_type -> gradnic.api.v1.RemoveJobRequest
-	13, // 22: gradnic.api.v1.JobService.GetJob:input_type -> gradnic.api.v1.GetJobRequest
-	15, // 23: gradnic.api.v1.JobService.ListJobs:input_type -> gradnic.api.v1.ListJobsRequest
-	17, // 24: gradnic.api.v1.JobService.ListSlots:input_type -> gradnic.api.v1.ListSlotsRequest
-	20, // 25: gradnic.api.v1.JobService.ListGroups:input_type -> gradnic.api.v1.ListGroupsRequest
-	8,  // 26: gradnic.api.v1.JobService.InstallJob:output_type -> gradnic.api.v1.InstallJobResponse
-	10, // 27: gradnic.api.v1.JobService.AddWorker:output_type -> gradnic.api.v1.AddWorkerResponse
-	12, // 28: gradnic.api.v1.JobService.RemoveJob:output_type -> gradnic.api.v1.RemoveJobResponse
-	14, // 29: gradnic.api.v1.JobService.GetJob:output_type -> gradnic.api.v1.GetJobResponse
-	16, // 30: gradnic.api.v1.JobService.ListJobs:output_type -> gradnic.api.v1.ListJobsResponse
-	19, // 31: gradnic.api.v1.JobService.ListSlots:output_type -> gradnic.api.v1.ListSlotsResponse
-	22, // 32: gradnic.api.v1.JobService.ListGroups:output_type -> gradnic.api.v1.ListGroupsResponse
-	26, // [26:33] is the sub-list for method output_type
-	19, // [19:26] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	28, // 6: gradnic.api.v1.Job.installed:type_name -> google.protobuf.Timestamp
+	5,  // 7: gradnic.api.v1.Job.workers:type_name -> gradnic.api.v1.Worker
+	6,  // 8: gradnic.api.v1.Job.slots:type_name -> gradnic.api.v1.SlotUse
+	29, // 9: gradnic.api.v1.Job.lease:type_name -> google.protobuf.Duration
+	28, // 10: gradnic.api.v1.Job.expires:type_name -> google.protobuf.Timestamp
+	4,  // 11: gradnic.api.v1.InstallJobRequest.spec:type_name -> gradnic.api.v1.JobSpec
+	29, // 12: gradnic.api.v1.InstallJobRequest.lease:type_name -> google.protobuf.Duration
+	7,  // 13: gradnic.api.v1.InstallJobResponse.job:type_name -> gradnic.api.v1.Job
+	3,  // 14: gradnic.api.v1.AddWorkerRequest.worker:type_name -> gradnic.api.v1.WorkerSpec
+	7,  // 15: gradnic.api.v1.AddWorkerResponse.job:type_name -> gradnic.api.v1.Job
+	28, // 16: gradnic.api.v1.RenewLeaseResponse.expires:type_name -> google.protobuf.Timestamp
+	2,  // 17: gradnic.api.v1.WatchJobsResponse.change:type_name -> gradnic.api.v1.Change
+	7,  // 18: gradnic.api.v1.WatchJobsResponse.job:type_name -> gradnic.api.v1.Job
+	7,  // 19: gradnic.api.v1.GetJobResponse.job:type_name -> gradnic.api.v1.Job
+	7,  // 20: gradnic.api.v1.ListJobsResponse.jobs:type_name -> gradnic.api.v1.Job
+	6,  // 21: gradnic.api.v1.Pool.use:type_name -> gradnic.api.v1.SlotUse
+	23, // 22: gradnic.api.v1.ListSlotsResponse.pools:type_name -> gradnic.api.v1.Pool
+	3,  // 23: gradnic.api.v1.Group.members:type_name -> gradnic.api.v1.WorkerSpec
+	26, // 24: gradnic.api.v1.ListGroupsResponse.groups:type_name -> gradnic.api.v1.Group
+	8,  // 25: gradnic.api.v1.JobService.InstallJob:input_type -> gradnic.api.v1.InstallJobRequest
+	10, // 26: gradnic.api.v1.JobService.AddWorker:input_type -> gradnic.api.v1.AddWorkerRequest
+	14, // 27: gradnic.api.v1.JobService.RenewLease:input_type -> gradnic.api.v1.RenewLeaseRequest
+	16, // 28: gradnic.api.v1.JobService.WatchJobs:input_type -> gradnic.api.v1.WatchJobsRequest
+	12, // 29: gradnic.api.v1.JobService.RemoveJob:input_type -> gradnic.api.v1.RemoveJobRequest
+	18, // 30: gradnic.api.v1.JobService.GetJob:input_type -> gradnic.api.v1.GetJobRequest
+	20, // 31: gradnic.api.v1.JobService.ListJobs:input_type -> gradnic.api.v1.ListJobsRequest
+	22, // 32: gradnic.api.v1.JobService.ListSlots:input_type -> gradnic.api.v1.ListSlotsRequest
+	25, // 33: gradnic.api.v1.JobService.ListGroups:input_type -> gradnic.api.v1.ListGroupsRequest
+	9,  // 34: gradnic.api.v1.JobService.InstallJob:output_type -> gradnic.api.v1.InstallJobResponse
+	11, // 35: gradnic.api.v1.JobService.AddWorker:output_type -> gradnic.api.v1.AddWorkerResponse
+	15, // 36: gradnic.api.v1.JobService.RenewLease:output_type -> gradnic.api.v1.RenewLeaseResponse
+	17, // 37: gradnic.api.v1.JobService.WatchJobs:output_type -> gradnic.api.v1.WatchJobsResponse
+	13, // 38: gradnic.api.v1.JobService.RemoveJob:output_type -> gradnic.api.v1.RemoveJobResponse
+	19, // 39: gradnic.api.v1.JobService.GetJob:output_type -> gradnic.api.v1.GetJobResponse
+	21, // 40: gradnic.api.v1.JobService.ListJobs:output_type -> gradnic.api.v1.ListJobsResponse
+	24, // 41: gradnic.api.v1.JobService.ListSlots:output_type -> gradnic.api.v1.ListSlotsResponse
+	27, // 42: gradnic.api.v1.JobService.ListGroups:output_type -> gradnic.api.v1.ListGroupsResponse
+	34, // [34:43] is the sub-list for method output_type
+	25, // [25:34] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_gradnic_api_v1_job_proto_init() }
@@ -1607,8 +1985,8 @@ func file_gradnic_api_v1_job_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradnic_api_v1_job_proto_rawDesc), len(file_gradnic_api_v1_job_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   21,
+			NumEnums:      3,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,8 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	JobService_InstallJob_FullMethodName = "/gradnic.api.v1.JobService/InstallJob"
 	JobService_AddWorker_FullMethodName  = "/gradnic.api.v1.JobService/AddWorker"
+	JobService_RenewLease_FullMethodName = "/gradnic.api.v1.JobService/RenewLease"
+	JobService_WatchJobs_FullMethodName  = "/gradnic.api.v1.JobService/WatchJobs"
 	JobService_RemoveJob_FullMethodName  = "/gradnic.api.v1.JobService/RemoveJob"
 	JobService_GetJob_FullMethodName     = "/gradnic.api.v1.JobService/GetJob"
 	JobService_ListJobs_FullMethodName   = "/gradnic.api.v1.JobService/ListJobs"
@@ -37,8 +39,11 @@ const (
 // JobService installs, removes and lists jobs. Errors carry the field that was
 // wrong and what would be right: INVALID_ARGUMENT (a value out of its range),
 // ALREADY_EXISTS (the name is used by another specification), NOT_FOUND,
-// RESOURCE_EXHAUSTED (the data plane has no room), UNIMPLEMENTED (with what is
-// supported).
+// RESOURCE_EXHAUSTED (there is no room, with the figures and what would fit), UNIMPLEMENTED (with what is
+// supported), ABORTED (the job is of another generation than the caller has seen), PERMISSION_DENIED (it belongs
+// to another tenant).
+//
+// What InstallJob, AddWorker and RemoveJob have answered is kept: it holds after a restart of the NIC.
 type JobServiceClient interface {
 	// InstallJob installs a job, its slots and its group, all or nothing. The same
 	// specification again changes nothing; another one under a used name is refused.
@@ -46,6 +51,11 @@ type JobServiceClient interface {
 	// AddWorker adds one worker to an installed job that was installed without it.
 	// The same worker again changes nothing; another one under a used rank is refused.
 	AddWorker(ctx context.Context, in *AddWorkerRequest, opts ...grpc.CallOption) (*AddWorkerResponse, error)
+	// RenewLease lets the lease of a job begin anew.
+	RenewLease(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error)
+	// WatchJobs sends the jobs that are there, then every change of the jobs, in order, until the caller ends it.
+	// A caller that is too slow gets RESOURCE_EXHAUSTED and begins again.
+	WatchJobs(ctx context.Context, in *WatchJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchJobsResponse], error)
 	// RemoveJob removes a job, its slots and its group.
 	RemoveJob(ctx context.Context, in *RemoveJobRequest, opts ...grpc.CallOption) (*RemoveJobResponse, error)
 	// GetJob returns one job by name.
@@ -85,6 +95,35 @@ func (c *jobServiceClient) AddWorker(ctx context.Context, in *AddWorkerRequest, 
 	}
 	return out, nil
 }
+
+func (c *jobServiceClient) RenewLease(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewLeaseResponse)
+	err := c.cc.Invoke(ctx, JobService_RenewLease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) WatchJobs(ctx context.Context, in *WatchJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchJobsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &JobService_ServiceDesc.Streams[0], JobService_WatchJobs_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchJobsRequest, WatchJobsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type JobService_WatchJobsClient = grpc.ServerStreamingClient[WatchJobsResponse]
 
 func (c *jobServiceClient) RemoveJob(ctx context.Context, in *RemoveJobRequest, opts ...grpc.CallOption) (*RemoveJobResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -143,8 +182,11 @@ func (c *jobServiceClient) ListGroups(ctx context.Context, in *ListGroupsRequest
 // JobService installs, removes and lists jobs. Errors carry the field that was
 // wrong and what would be right: INVALID_ARGUMENT (a value out of its range),
 // ALREADY_EXISTS (the name is used by another specification), NOT_FOUND,
-// RESOURCE_EXHAUSTED (the data plane has no room), UNIMPLEMENTED (with what is
-// supported).
+// RESOURCE_EXHAUSTED (there is no room, with the figures and what would fit), UNIMPLEMENTED (with what is
+// supported), ABORTED (the job is of another generation than the caller has seen), PERMISSION_DENIED (it belongs
+// to another tenant).
+//
+// What InstallJob, AddWorker and RemoveJob have answered is kept: it holds after a restart of the NIC.
 type JobServiceServer interface {
 	// InstallJob installs a job, its slots and its group, all or nothing. The same
 	// specification again changes nothing; another one under a used name is refused.
@@ -152,6 +194,11 @@ type JobServiceServer interface {
 	// AddWorker adds one worker to an installed job that was installed without it.
 	// The same worker again changes nothing; another one under a used rank is refused.
 	AddWorker(context.Context, *AddWorkerRequest) (*AddWorkerResponse, error)
+	// RenewLease lets the lease of a job begin anew.
+	RenewLease(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error)
+	// WatchJobs sends the jobs that are there, then every change of the jobs, in order, until the caller ends it.
+	// A caller that is too slow gets RESOURCE_EXHAUSTED and begins again.
+	WatchJobs(*WatchJobsRequest, grpc.ServerStreamingServer[WatchJobsResponse]) error
 	// RemoveJob removes a job, its slots and its group.
 	RemoveJob(context.Context, *RemoveJobRequest) (*RemoveJobResponse, error)
 	// GetJob returns one job by name.
@@ -177,6 +224,12 @@ func (UnimplementedJobServiceServer) InstallJob(context.Context, *InstallJobRequ
 }
 func (UnimplementedJobServiceServer) AddWorker(context.Context, *AddWorkerRequest) (*AddWorkerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AddWorker not implemented")
+}
+func (UnimplementedJobServiceServer) RenewLease(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenewLease not implemented")
+}
+func (UnimplementedJobServiceServer) WatchJobs(*WatchJobsRequest, grpc.ServerStreamingServer[WatchJobsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchJobs not implemented")
 }
 func (UnimplementedJobServiceServer) RemoveJob(context.Context, *RemoveJobRequest) (*RemoveJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveJob not implemented")
@@ -249,6 +302,35 @@ func _JobService_AddWorker_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _JobService_RenewLease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewLeaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).RenewLease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_RenewLease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).RenewLease(ctx, req.(*RenewLeaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_WatchJobs_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchJobsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(JobServiceServer).WatchJobs(m, &grpc.GenericServerStream[WatchJobsRequest, WatchJobsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type JobService_WatchJobsServer = grpc.ServerStreamingServer[WatchJobsResponse]
 
 func _JobService_RemoveJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RemoveJobRequest)
@@ -356,6 +438,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _JobService_AddWorker_Handler,
 		},
 		{
+			MethodName: "RenewLease",
+			Handler:    _JobService_RenewLease_Handler,
+		},
+		{
 			MethodName: "RemoveJob",
 			Handler:    _JobService_RemoveJob_Handler,
 		},
@@ -376,6 +462,12 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _JobService_ListGroups_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchJobs",
+			Handler:       _JobService_WatchJobs_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "gradnic/api/v1/job.proto",
 }
