@@ -112,6 +112,10 @@ func TestThirtyTwoNodesLieBetween(t *testing.T) {
 	near(t, "32 nodes, share", share32, 1.82, 0.02)
 	s.Overlapped = Software{LinkShare: 1}
 	near(t, "32 nodes, ideal software", gain(32), 1.576, 0.01)
+	// Some of each fits both.
+	s.Overlapped = Software{LinkShare: 0.93, StepUs: 75}
+	near(t, "6 nodes, a mixture", gain(6), step6, 0.01)
+	near(t, "32 nodes, a mixture", gain(32), 2.5, 0.02)
 }
 
 // Three layers laid out by hand: compute 1 TFLOPS, link 8 Gb/s, two nodes, so

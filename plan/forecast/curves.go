@@ -34,7 +34,7 @@ func tick(most float64, n int) float64 {
 }
 
 // speedUpPlot has the number of nodes to the right, logarithmic, and the
-// speed-up upwards. Dashed lines are against ideal software; rings are the
+// speed-up upwards. Dashed lines are against the fastest plain way; rings are the
 // paper's figures.
 func (d *Document) speedUpPlot() template.HTML {
 	var s plot.SVG
@@ -46,7 +46,7 @@ func (d *Document) speedUpPlot() template.HTML {
 	var batches []int
 	for _, p := range d.ByNodes {
 		least, most = min(least, p.Nodes), max(most, p.Nodes)
-		high = max(high, p.SpeedUp, p.SpeedUpNIC, p.SpeedUpIdeal, p.SpeedUpNICIdeal)
+		high = max(high, p.SpeedUp, p.SpeedUpNIC, p.Least, p.LeastNIC)
 		if !slices.Contains(batches, p.Batch) {
 			batches = append(batches, p.Batch)
 		}
@@ -83,16 +83,16 @@ func (d *Document) speedUpPlot() template.HTML {
 			at = x(n)
 		}
 	}
-	s.Text((plot.Left+right)/2, plot.Height-4, "middle", "nodes; upwards: speed-up against plain NICs; dashed: against ideal software; rings: the paper")
+	s.Text((plot.Left+right)/2, plot.Height-4, "middle", "nodes; upwards: speed-up against plain NICs, overlapped; dashed: the fastest of them; rings: the paper")
 
 	var taken []plot.Box
 	curves := []struct {
 		name         string
-		plain, ideal func(Scale) float64
+		plain, least func(Scale) float64
 		colour       string
 	}{
-		{"nic", func(p Scale) float64 { return p.SpeedUpNIC }, func(p Scale) float64 { return p.SpeedUpNICIdeal }, orange},
-		{d.compressed(), func(p Scale) float64 { return p.SpeedUp }, func(p Scale) float64 { return p.SpeedUpIdeal }, blue},
+		{"nic", func(p Scale) float64 { return p.SpeedUpNIC }, func(p Scale) float64 { return p.LeastNIC }, orange},
+		{d.compressed(), func(p Scale) float64 { return p.SpeedUp }, func(p Scale) float64 { return p.Least }, blue},
 	}
 	if d.Ratio == 1 {
 		curves = curves[:1]
@@ -113,7 +113,7 @@ func (d *Document) speedUpPlot() template.HTML {
 			for _, style := range []struct {
 				of   func(Scale) float64
 				dash string
-			}{{c.ideal, ` stroke-dasharray="4 4"`}, {c.plain, ""}} {
+			}{{c.least, ` stroke-dasharray="4 4"`}, {c.plain, ""}} {
 				line := ""
 				for _, p := range points {
 					line += fmt.Sprintf("%.1f,%.1f ", x(p.Nodes), y(style.of(p)))
