@@ -142,8 +142,7 @@ func TestLimits(t *testing.T) {
 
 		quick := *s
 		quick.Compute.TFLOPS, quick.UpdateGbytes = 1e15, 0
-		var flops Table
-		flops = *l
+		flops := *l
 		flops.Layers = nil
 		for _, layer := range l.Layers {
 			layer.ForwardMs, layer.BackwardMs, layer.FLOPs = 0, 0, 1
