@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"gradnic/control"
 	apiv1 "gradnic/control/api/v1"
@@ -29,6 +31,7 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 	var file string
 	var job control.JobFile
 	var members []string
+	var lease time.Duration
 	cmd := &cobra.Command{
 		Use:   "job NAME --workers N | job -f FILE",
 		Short: "Install a job with its slots and its group, all or nothing",
@@ -76,8 +79,12 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			request := &apiv1.InstallJobRequest{Spec: spec}
+			if lease != 0 {
+				request.Lease = durationpb.New(lease)
+			}
 			return api.call(cmd, func(ctx context.Context, c *control.Client) error {
-				r, err := c.InstallJob(ctx, &apiv1.InstallJobRequest{Spec: spec})
+				r, err := c.InstallJob(ctx, request)
 				if err != nil {
 					return err
 				}
@@ -86,6 +93,7 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
+	f.DurationVar(&lease, "lease", 0, "remove the job when it is not renewed for so long, 1s to 168h; without one it stays")
 	f.StringVarP(&file, "file", "f", "", "YAML file of the job; - for standard input")
 	f.Uint32Var(&job.Workers, "workers", 0, "how many workers reduce together, 1 to 32")
 	f.Uint32Var(&job.Elements, "elements", 0, "elements a frame, 64 or 256 (default 256)")

@@ -126,6 +126,7 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&o.API, "api", control.DefaultAddress(), "where the API answers: path of a Unix socket, or tcp://HOST:PORT (nobody is asked who they are there)")
 	f.StringVar(&o.SwitchML, "switchml", "", "answer as the SwitchML controller on HOST, HOST:PORT (port 50099 without one) or unix:PATH; off unless given")
 	f.IntVar(&o.SwitchMLSlots, "switchml-slots", 0, "slots of a SwitchML session (default 8192)")
+	f.StringVar(&o.Store, "store", "", "file that keeps installed jobs over restarts; without one they end with the process")
 	f.StringVar(&o.Metrics, "metrics", "", "show metrics for Prometheus and a status page on HOST:PORT or unix:PATH; off unless given")
 	f.BoolVar(&o.Pprof, "pprof", false, "show Go's profiles at the metrics address too")
 	f.DurationVar(&o.StopTimeout, "stop-timeout", daemon.DefaultStopTimeout, "how long stopping may take")

@@ -20,9 +20,13 @@ import (
 
 	"gradnic/control"
 	"gradnic/control/metrics"
+	"gradnic/control/store"
 	"gradnic/control/switchml"
 	"gradnic/dataplane"
 )
+
+// leaseTick is how often leases are looked at: half of the shortest one.
+const leaseTick = control.MinLease / 2
 
 // DefaultStopTimeout is how long stopping may take.
 const DefaultStopTimeout = 5 * time.Second
@@ -39,6 +43,8 @@ type Options struct {
 	SwitchML string
 	// SwitchMLSlots is the pool of a SwitchML session; 0: switchml.DefaultSlots.
 	SwitchMLSlots int
+	// Store is the file that keeps the API's jobs over restarts; empty: they end with the process.
+	Store string
 	// Metrics is HOST:PORT, or unix:PATH, where Prometheus and people with a browser
 	// find the NIC; empty: off. Pprof shows Go's profiles there too.
 	Metrics string
@@ -162,8 +168,12 @@ func Run(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
+	leases := time.NewTicker(leaseTick)
+	defer leases.Stop()
 	for {
 		select {
+		case now := <-leases.C:
+			doors.api.Jobs().Expire(now)
 		case <-ctx.Done():
 			o.Logger.Info("stopping", "why", context.Cause(ctx))
 			return nil
@@ -223,6 +233,7 @@ type doors struct {
 	switchmlListener net.Listener
 	metrics          *metrics.Server
 	metricsListener  net.Listener
+	store            *store.Store
 	serving          sync.WaitGroup
 }
 
@@ -233,7 +244,12 @@ func openDoors(ctx context.Context, nic *dataplane.NIC, o Options) (_ *doors, er
 			d.shut(ctx)
 		}
 	}()
-	if d.api, err = control.New(control.Options{NIC: nic, Version: o.Version, Logger: o.Logger}); err != nil {
+	if o.Store != "" {
+		if d.store, err = store.Open(o.Store); err != nil {
+			return nil, err
+		}
+	}
+	if d.api, err = control.New(control.Options{NIC: nic, Store: d.store, Version: o.Version, Logger: o.Logger}); err != nil {
 		return nil, err
 	}
 	if o.API != "" {
@@ -350,4 +366,7 @@ func (d *doors) shut(ctx context.Context) {
 		}
 	}
 	d.serving.Wait()
+	if d.store != nil {
+		_ = d.store.Close() // what was acknowledged is on the disk
+	}
 }
