@@ -83,7 +83,11 @@ func (d *Document) speedUpPlot() template.HTML {
 			at = x(n)
 		}
 	}
-	s.Text((plot.Left+right)/2, plot.Height-4, "middle", "nodes; upwards: speed-up against plain NICs, overlapped; dashed: the fastest of them; rings: the paper")
+	caption := "nodes; upwards: speed-up against overlapped plain NICs; dashed: against the fastest plain way"
+	if len(figures) > 0 {
+		caption += "; rings: the paper"
+	}
+	s.Text((plot.Left+right)/2+20, plot.Height-4, "middle", caption)
 
 	var taken []plot.Box
 	curves := []struct {
