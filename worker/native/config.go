@@ -13,8 +13,8 @@ import (
 // Defaults of [Config].
 const (
 	DefaultJob        = 1
-	DefaultTimeout    = 20 * time.Millisecond
-	DefaultMinTimeout = 5 * time.Millisecond
+	DefaultTimeout    = 40 * time.Millisecond
+	DefaultMinTimeout = 20 * time.Millisecond
 	DefaultMaxTimeout = 320 * time.Millisecond
 )
 
@@ -38,8 +38,8 @@ type Config struct {
 
 	// Window is the most packets in flight; 0 means as many as the job has slots.
 	Window int
-	// Timeout is how long the first packets wait for their result before they are sent again; 0 means 20 ms. From
-	// then on the round trips measured decide, within MinTimeout (0: 5 ms) and MaxTimeout (0: 320 ms).
+	// Timeout is how long the first packets wait for their result before they are sent again; 0 means 40 ms. From
+	// then on the round trips measured decide, within MinTimeout (0: 20 ms) and MaxTimeout (0: 320 ms).
 	Timeout, MinTimeout, MaxTimeout time.Duration
 
 	// Link carries frames instead of a UDP socket.

@@ -277,6 +277,9 @@ func (p *pace) delivered(rtt int64) {
 		if p.base == 0 || rtt < p.base {
 			p.base = rtt
 		}
+		if rtt > p.base+paceTarget/2 {
+			p.slow = false // before the queue overflows
+		}
 	}
 	if p.slow && p.bad == 0 {
 		p.window = min(p.window+1, p.most)
