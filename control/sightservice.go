@@ -60,7 +60,7 @@ func (s *sightService) Capture(stream grpc.BidiStreamingServer[apiv1.CaptureRequ
 	}
 	c, err := s.server.nic.Capture(o)
 	if err != nil {
-		return sightError("capture", err)
+		return sightError(err)
 	}
 	defer c.Close()
 	if err := stream.Send(&apiv1.CaptureResponse{Ports: c.PortNames()}); err != nil {
@@ -94,7 +94,7 @@ func (s *sightService) Capture(stream grpc.BidiStreamingServer[apiv1.CaptureRequ
 			return nil
 		}
 		if err != nil {
-			return sightError("capture", err)
+			return sightError(err)
 		}
 		if left -= uint64(len(frames)); r.GetCount() != 0 && left == 0 {
 			return nil
@@ -109,7 +109,7 @@ func (s *sightService) Trace(stream grpc.BidiStreamingServer[apiv1.TraceRequest,
 	}
 	t, err := s.server.nic.Trace(dataplane.TraceOptions{Slot: clampInt(r.GetSlot()), Job: r.GetJob(), Count: clampInt(r.GetCount())})
 	if err != nil {
-		return sightError("trace", err)
+		return sightError(err)
 	}
 	defer t.Close()
 	if err := stream.Send(&apiv1.TraceResponse{}); err != nil {
@@ -132,7 +132,7 @@ func (s *sightService) Trace(stream grpc.BidiStreamingServer[apiv1.TraceRequest,
 			t.Close()
 			ctx = stream.Context()
 		default:
-			return sightError("trace", err)
+			return sightError(err)
 		}
 	}
 }
@@ -148,10 +148,12 @@ func (s *sightService) ListStages(context.Context, *apiv1.ListStagesRequest) (*a
 }
 
 // sightError is a refusal: what the data plane refuses to watch was asked for wrongly, or it is stopping.
-func sightError(what string, err error) error {
+func sightError(err error) error {
 	switch {
-	case errors.Is(err, dataplane.ErrNoJob), errors.Is(err, dataplane.ErrStopped):
-		return fromDataplane(what, err)
+	case errors.Is(err, dataplane.ErrNoJob):
+		return &Error{Kind: NotFound, Why: err.Error()}
+	case errors.Is(err, dataplane.ErrStopped):
+		return &Error{Kind: Stopped, Why: err.Error()}
 	}
 	return &Error{Kind: Invalid, Why: err.Error()}
 }

@@ -114,7 +114,7 @@ func (n *NIC) Trace(o TraceOptions) (*Trace, error) {
 	if o.Job != "" {
 		j, ok := n.jobs[o.Job]
 		if !ok {
-			return nil, fmt.Errorf("trace job %s: %w", o.Job, ErrNoJob)
+			return nil, fmt.Errorf("trace: job %s: %w", o.Job, ErrNoJob)
 		}
 		most = j.spec.Slots
 	}
