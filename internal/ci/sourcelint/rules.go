@@ -39,6 +39,8 @@ var mayImport = []struct {
 	{"multicast", []string{"wire"}},
 	{"dataplane", []string{"xdp", "wire", "codec", "aggregation", "multicast", "dataplane"}},
 	{"worker", []string{"wire", "codec", "control/switchml"}}, // its controller's generated client
+	{"plan", []string{"plan"}},
+	{"internal/plot", nil},
 	{"internal/netlab", nil},
 	{"internal/npy", nil},
 	{"internal/cpu", nil},
