@@ -9,7 +9,6 @@ import (
 	"gradnic/aggregation"
 	"gradnic/aggregation/recovery"
 	"gradnic/multicast"
-	"gradnic/wire/inet"
 	"gradnic/wire/switchml"
 )
 
@@ -140,31 +139,23 @@ func (w WorkerSpec) member() multicast.Member {
 // checkWorkers refuses addresses that another worker has, and ports that do not exist. A worker is known by its
 // addresses alone, so they belong to one rank of one job.
 func (n *NIC) checkWorkers(name string, workers []WorkerSpec, isNative bool) error {
-	type address struct {
-		mac inet.MAC
-		ip  inet.Addr
-	}
-	owner := map[address]string{}
-	for _, j := range n.jobs {
-		if j.spec.Native != nil {
-			continue // there the message says job and rank
-		}
-		for _, m := range j.spec.Members {
-			owner[address{m.MAC, m.IP}] = fmt.Sprintf("rank %d of job %s", m.Rank, j.spec.Name)
-		}
-	}
-	for _, w := range workers {
+	// Any lane's table knows all workers of all jobs, except native ones: there the message says job and rank.
+	table := n.lanes[0].table
+	for i, w := range workers {
 		if w.Port < multicast.Unknown || w.Port >= len(n.ports) {
 			return fmt.Errorf("job %s: rank %d: port %d: legal are -1 (learn) to %d", name, w.Rank, w.Port, len(n.ports)-1)
 		}
 		if isNative {
 			continue
 		}
-		a := address{w.MAC, w.IP}
-		if o, ok := owner[a]; ok {
-			return fmt.Errorf("job %s: rank %d: %v %v is %s already", name, w.Rank, w.MAC, w.IP, o)
+		if e := table.find(w.MAC.Uint64(), w.IP.Uint32()); e != nil && (e.job.name != name || int(e.rank) != w.Rank) {
+			return fmt.Errorf("job %s: rank %d: %v %v is rank %d of job %s already", name, w.Rank, w.MAC, w.IP, e.rank, e.job.name)
 		}
-		owner[a] = fmt.Sprintf("rank %d", w.Rank)
+		for _, o := range workers[:i] {
+			if o.MAC == w.MAC && o.IP == w.IP {
+				return fmt.Errorf("job %s: rank %d: %v %v is rank %d already", name, w.Rank, w.MAC, w.IP, o.Rank)
+			}
+		}
 	}
 	return nil
 }
@@ -206,8 +197,9 @@ func (n *NIC) InstallJob(s JobSpec) error {
 	if err != nil {
 		return fmt.Errorf("install job %s: %w", s.Name, err)
 	}
-	n.jobs[s.Name] = &job{spec: s, lanes: lanes}
-	n.applyTables()
+	j := &job{spec: s, lanes: lanes}
+	n.jobs[s.Name] = j
+	n.applyInstalled(j)
 	n.cfg.Logger.Info("job installed", "job", s.Name, "workers", s.Workers, "elements", s.Elements, "slots", s.Slots)
 	return nil
 }
@@ -261,11 +253,12 @@ func (n *NIC) AddWorker(name string, w WorkerSpec) error {
 func (n *NIC) RemoveJob(name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, ok := n.jobs[name]; !ok {
+	j, ok := n.jobs[name]
+	if !ok {
 		return fmt.Errorf("remove job %s: %w", name, ErrNoJob)
 	}
 	delete(n.jobs, name)
-	n.applyTables()
+	n.applyRemoved(j)
 	n.cfg.Logger.Info("job removed", "job", name)
 	return nil
 }
@@ -287,34 +280,63 @@ func (n *NIC) ResetJob(name string) error {
 	return nil
 }
 
+// applyInstalled gives each lane the workers of a new job. The tables of a thousand jobs are not built again for one
+// more, as long as it fits.
+func (n *NIC) applyInstalled(j *job) {
+	if j.spec.Native != nil || !n.lanes[0].table.fits(j.spec.Workers) {
+		n.applyTables()
+		return
+	}
+	n.onLanes(func(l *lane) {
+		for _, m := range j.spec.Members {
+			l.table.insert(m.MAC, m.IP, m.Rank, j.lanes[l.id])
+		}
+		l.table.reserved += j.spec.Workers
+	})
+}
+
+// applyRemoved takes the workers of a job out of each lane's tables.
+func (n *NIC) applyRemoved(j *job) {
+	if j.spec.Native != nil {
+		n.applyTables()
+		return
+	}
+	n.onLanes(func(l *lane) {
+		for _, m := range j.spec.Members {
+			l.table.remove(m.MAC, m.IP)
+		}
+		l.table.reserved -= j.spec.Workers
+	})
+}
+
 // applyTables builds each lane's tables from the jobs and hands them over. It returns when all lanes have them.
 func (n *NIC) applyTables() {
 	names := n.jobNames()
 	type tables struct {
-		jobs    []*laneJob
 		match   *matchTable
 		natives []*laneJob // by number
 	}
 	built := make([]tables, len(n.lanes))
 	for i := range built {
 		t := &built[i]
-		for _, name := range names {
-			t.jobs = append(t.jobs, n.jobs[name].lanes[i])
-		}
-		t.match = newMatchTable(t.jobs)
+		jobs := make([]*laneJob, len(names))
 		for k, name := range names {
-			if x := t.jobs[k].native; x != nil {
+			jobs[k] = n.jobs[name].lanes[i]
+		}
+		t.match = newMatchTable(jobs)
+		for k, name := range names {
+			if x := jobs[k].native; x != nil {
 				t.natives = append(t.natives, make([]*laneJob, max(0, int(x.id)+1-len(t.natives)))...)
-				t.natives[x.id] = t.jobs[k]
+				t.natives[x.id] = jobs[k]
 				continue
 			}
 			for _, m := range n.jobs[name].spec.Members {
-				t.match.insert(m.MAC, m.IP, m.Rank, t.jobs[k])
+				t.match.insert(m.MAC, m.IP, m.Rank, jobs[k])
 			}
 		}
 	}
 	n.onLanes(func(l *lane) {
-		l.jobs, l.table, l.natives = built[l.id].jobs, built[l.id].match, built[l.id].natives
+		l.table, l.natives = built[l.id].match, built[l.id].natives
 	})
 }
 

@@ -39,7 +39,6 @@ type lane struct {
 	counts []portCounts
 	lane   [numLaneCounters]uint64
 
-	jobs    []*laneJob
 	table   *matchTable
 	natives []*laneJob // by their number on the wire
 
@@ -192,18 +191,17 @@ func (l *lane) receive(q *laneQueue, first bool) int {
 	c[cBatches]++
 	b.n = n
 	l.clock.due--
-	l.tally(stageReceive, n)
-	if l.taps != nil {
-		l.taps.received(l, q.port, b.desc[:n])
-	}
+	frames := n
 	if l.chains != nil {
 		raw := l.chains.raw[:copy(l.chains.raw[:], b.desc[:n])]
 		b.n = 0
-		frames := l.joinChains(&q.chain, q.port, raw)
-		c[cReceived] += uint64(frames)
+		frames = l.joinChains(&q.chain, q.port, raw)
 		c[cRxPieces] += uint64(n - frames)
-	} else {
-		c[cReceived] += uint64(n)
+	}
+	c[cReceived] += uint64(frames)
+	l.tally(stageReceive, frames)
+	if l.taps != nil {
+		l.taps.received(l, q.port)
 	}
 	l.process(q.port)
 	l.refill(q)

@@ -26,6 +26,13 @@ func TestMatchAgainstMap(t *testing.T) {
 			table.insert(inet.MACFromUint64(k.mac), inet.AddrFromUint32(k.ip), i, jobs[i%2])
 			want[k] = i
 		}
+		for _, k := range keys {
+			if rapid.Bool().Draw(t, "removed") {
+				table.remove(inet.MACFromUint64(k.mac), inet.AddrFromUint32(k.ip))
+				delete(want, k)
+			}
+		}
+		table.remove(inet.MACFromUint64(1), inet.AddrFromUint32(7)) // which was never there
 		for _, k := range append(keys, rapid.SliceOfN(addr, 0, 50).Draw(t, "others")...) {
 			e := table.find(k.mac, k.ip)
 			i, ok := want[k]

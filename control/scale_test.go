@@ -1,0 +1,107 @@
+package control
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	apiv1 "gradnic/control/api/v1"
+	"gradnic/control/store"
+	"gradnic/wire/inet"
+	"gradnic/wire/switchml"
+)
+
+// A thousand jobs of eight workers are installed in less than 5 s and removed in less
+// than 5 s, through the API and with a store, while a running job loses no packet to it.
+func TestThousandJobs(t *testing.T) {
+	const jobs, workers, limit = 1000, 8, 5 * time.Second
+	kept, err := store.Open(filepath.Join(t.TempDir(), "jobs.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kept.Close() })
+	r := newRig(t)
+	r.server.Jobs().store = kept
+	ctx := t.Context()
+
+	// The running job: one worker, whose every packet completes a slot.
+	own := jobSpec("running", 1)
+	if _, err := r.client.InstallJob(ctx, &apiv1.InstallJobRequest{Spec: own}); err != nil {
+		t.Fatal(err)
+	}
+	stop, traffic := make(chan struct{}), make(chan error, 1)
+	results := 0
+	go func() { traffic <- r.reduce(stop, &results) }()
+
+	timed := func(what string, do func(i int) error) {
+		t.Helper()
+		begin, before := time.Now(), r.nic.Snapshot().Total.Results
+		for i := range jobs {
+			if err := do(i); err != nil {
+				t.Fatalf("%s %d: %v", what, i, err)
+			}
+		}
+		took := time.Since(begin)
+		during := r.nic.Snapshot().Total.Results - before
+		t.Logf("%s %d jobs of %d workers: %v, %d results of the running job meanwhile", what, jobs, workers, took, during)
+		if took > limit && !raceEnabled {
+			t.Errorf("%s %d jobs took %v, at most %v is allowed", what, jobs, took, limit)
+		}
+		if during == 0 {
+			t.Errorf("%s: the running job did not run meanwhile", what)
+		}
+	}
+	timed("install", func(i int) error {
+		spec := &apiv1.JobSpec{Name: fmt.Sprintf("job%d", i), Workers: workers, Elements: 64, Slots: 4}
+		for rank := range uint32(workers) {
+			mac := inet.MAC{2, 0, 1, byte(i >> 8), byte(i), byte(rank)}
+			ip := inet.Addr{10, 60 + byte(i>>8), byte(i), 1 + byte(rank)}
+			spec.Members = append(spec.Members, &apiv1.WorkerSpec{Rank: rank, Mac: mac.String(), Ipv4: ip.String()})
+		}
+		_, err := r.client.InstallJob(ctx, &apiv1.InstallJobRequest{Spec: spec})
+		return err
+	})
+	if list, err := r.client.ListJobs(ctx, &apiv1.ListJobsRequest{}); err != nil || len(list.GetJobs()) != jobs+1 {
+		t.Errorf("%d jobs, %v", len(list.GetJobs()), err)
+	}
+	timed("remove", func(i int) error {
+		_, err := r.client.RemoveJob(ctx, &apiv1.RemoveJobRequest{Name: fmt.Sprintf("job%d", i)})
+		return err
+	})
+	close(stop)
+	if err := <-traffic; err != nil {
+		t.Error(err)
+	}
+	snap := r.nic.Snapshot()
+	if lost := snap.Total.Dropped(); lost != 0 || snap.Total.Resent != 0 || snap.Total.Results != uint64(results) {
+		t.Errorf("the running job lost packets: %d dropped, %d of %d results", lost, snap.Total.Results, results)
+	}
+	if err := snap.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// reduce sends the running job's packets one after the other, each after the result
+// of the one before, until stop. A packet or result that is lost is an error.
+func (r *rig) reduce(stop chan struct{}, results *int) error {
+	frame, buf := make([]byte, switchml.FrameLen(64)), make([]byte, 2048)
+	for slot := 0; ; slot = (slot + 1) % 32 {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		n := switchml.PutRequest(frame, switchml.Request{Elements: 64, PoolIndex: switchml.PoolIndexOf(slot/16, slot%16),
+			Worker: switchml.Endpoint{MAC: inet.MAC{2, 0, 0, 0, 1, 0}, IP: inet.Addr{10, 50, 0, 1}, Port: 4000},
+			Switch: switchml.Endpoint{MAC: nicMAC, IP: nicIP, Port: switchml.PortBase}})
+		if err := r.ports[0].Send(frame[:n]); err != nil {
+			return err
+		}
+		if _, err := r.ports[0].Recv(buf, time.Now().Add(10*time.Second)); err != nil {
+			return fmt.Errorf("result %d: %w", *results, err)
+		}
+		*results++
+	}
+}
+
