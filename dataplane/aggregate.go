@@ -59,7 +59,7 @@ func (l *lane) aggregate() {
 			count[cDuplicates]++
 		default:
 			count[cDrops+int(reasonOutcome)+int(o)]++
-			l.sawDrop(port, b.desc[i], reasonOutcome+Reason(o))
+			l.sawDrop(port, b.desc[i], b.tail(i), reasonOutcome+Reason(o))
 		}
 		if n := j.pool.Wrapped(); n != j.wrapped {
 			count[cWrapped] += n - j.wrapped
@@ -112,7 +112,7 @@ func (l *lane) resend(j *laneJob, i, ingress int) {
 func (l *lane) lostReplica(port int, r Reason) {
 	l.counts[port][cReplicas]++
 	l.counts[port][cReplicaDrops+int(r)]++
-	l.sawDrop(port, Desc{}, r)
+	l.sawDrop(port, Desc{}, nil, r)
 }
 
 // replyTemplate makes the headers that all copies share. As the P4 program does, the UDP ports of the message that

@@ -184,7 +184,7 @@ func (l *lane) match() {
 func (l *lane) drop(i int, r Reason) {
 	b := &l.batch
 	l.counts[b.port[i]][cDrops+int(r)]++
-	l.sawDrop(int(b.port[i]), b.desc[i], r)
+	l.sawDrop(int(b.port[i]), b.desc[i], b.tail(i), r)
 	l.freeFrame(i)
 }
 

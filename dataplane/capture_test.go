@@ -326,3 +326,63 @@ func TestTapsAllocateNothing(t *testing.T) {
 		}
 	}
 }
+
+// Frames of several chunks are captured whole at each stage, also where a batch or a full ring cuts between them.
+func TestCaptureJumbo(t *testing.T) {
+	cfg := testConfig()
+	cfg.LongestFrame = 9014
+	n, mem := memNIC(t, cfg, 1)
+	if err := n.SetFunction("m0", Function{Kind: Reflect}); err != nil {
+		t.Fatal(err)
+	}
+	c := startCapture(t, n, CaptureOptions{Buffer: 16 << 20})
+	var sent [][]byte
+	drop := map[int]bool{}
+	for k := range 200 {
+		f := make([]byte, 60+k*8954/199)
+		for i := range f {
+			f[i] = byte(i*7 + k)
+		}
+		if k == 150 {
+			if err := n.Impair("m0", Impairment{DropIngress: []uint64{3}, DropEgress: []uint64{5}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sent = append(sent, f)
+		mustSend(t, mem[0], f)
+		if k != 152 && k != 155 { // the 3rd in, and the 5th out of the others
+			buf := make([]byte, 9100)
+			if m, err := mem[0].Recv(buf, time.Now().Add(5*time.Second)); err != nil || m != len(f) {
+				t.Fatalf("frame %d: %d of %d bytes, %v", k, m, len(f), err)
+			}
+			continue
+		}
+		drop[k] = true
+	}
+	waitReceived(t, n, uint64(len(sent)))
+	check(t, n)
+	var want [numCaptureStages][][]byte
+	for k, f := range sent {
+		want[CaptureReceive] = append(want[CaptureReceive], f)
+		switch {
+		case k == 152:
+			want[CaptureDrop] = append(want[CaptureDrop], f)
+		case drop[k]:
+			want[CaptureDrop] = append(want[CaptureDrop], swapped(f))
+		default:
+			want[CaptureTransmit] = append(want[CaptureTransmit], swapped(f))
+		}
+	}
+	for i, f := range c.all(t) {
+		w := want[f.Stage]
+		if len(w) == 0 || !bytes.Equal(f.Data, w[0]) || f.Length != len(w[0]) {
+			t.Fatalf("frame %d: %v of %d bytes is not what was sent", i, f.Stage, f.Length)
+		}
+		want[f.Stage] = w[1:]
+	}
+	for s, w := range want {
+		if len(w) != 0 {
+			t.Errorf("%v: %d frames were not captured", CaptureStage(s), len(w))
+		}
+	}
+}

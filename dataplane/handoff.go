@@ -71,10 +71,12 @@ func (l *lane) flushHandoff(p *peer) {
 		}
 	}
 	p.wake = p.wake || n > 0
+	if l.taps != nil {
+		l.taps.notHanded(l, p.out[n:p.nout])
+	}
 	for _, h := range p.out[n:p.nout] {
 		if h.Options == 0 {
 			l.counts[h.port][cDrops+int(HandoffFull)]++
-			l.sawDrop(int(h.port), h.Desc, HandoffFull)
 		}
 		l.release(h.Addr)
 	}

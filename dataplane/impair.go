@@ -150,7 +150,7 @@ func (l *lane) impairIngress(port int, im *laneImpair) {
 	for i, d := range in[:n] {
 		if im.dropIngress() {
 			count[cDrops+int(ImpairedIngress)]++
-			l.sawDrop(port, d, ImpairedIngress)
+			l.sawDrop(port, d, tails[i], ImpairedIngress)
 			l.freePieces(d, tails[i])
 			continue
 		}

@@ -148,7 +148,7 @@ func (l *lane) contribution(j *laneJob, i int) {
 		l.duplicate(j, i, slot)
 	default:
 		count[cDrops+int(reasonOutcome)+int(o)]++
-		l.sawDrop(int(b.port[i]), b.desc[i], reasonOutcome+Reason(o))
+		l.sawDrop(int(b.port[i]), b.desc[i], b.tail(i), reasonOutcome+Reason(o))
 		l.freeFrame(i)
 	}
 }

@@ -89,32 +89,38 @@ func newCaptureLane(l *lane, want []uint8, snap, buffer int) *captureLane {
 	}
 }
 
-// frames captures a batch. The pieces of a frame larger than a chunk follow each other; they are joined.
-func (c *captureLane) frames(l *lane, now int64, port int, stage CaptureStage, reason Reason, descs []Desc) {
+// frame captures one frame: its first piece, and the others if it is a chain.
+func (c *captureLane) frame(l *lane, now int64, port int, stage CaptureStage, reason Reason, head Desc, tail []Desc) {
 	if c.want[port]&(1<<stage) == 0 {
 		return
 	}
-	var pieces [maxPieces][]byte
-	for len(descs) > 0 {
-		n, length := 0, 0
-		for more := true; more && n < len(descs) && n < maxPieces; n++ {
-			pieces[n] = l.frame(descs[n])
-			length += len(pieces[n])
-			more = descs[n].Options&xdp.PacketContinues != 0
-		}
-		if !c.ring.write(now, uint16(port), stage, reason, c.snap, length, pieces[:n]...) {
-			c.lost[port*numCaptureStages+int(stage)].Add(1)
-		}
-		descs = descs[n:]
+	pieces := [xdp.MaxPieces][]byte{l.frame(head)}
+	length := int(head.Len)
+	n := 1
+	for _, d := range tail[:min(len(tail), len(pieces)-1)] {
+		pieces[n] = l.frame(d)
+		length += int(d.Len)
+		n++
 	}
-	c.ring.publish()
+	if !c.ring.write(now, uint16(port), stage, reason, c.snap, length, pieces[:n]...) {
+		c.lost[port*numCaptureStages+int(stage)].Add(1)
+	}
 }
 
-// maxPieces is the most descriptors of one frame: MAX_SKB_FRAGS + 1 of the kernel.
-const maxPieces = 18
-
 // received shows a batch as it came in.
-func (t *taps) received(l *lane, port int, descs []Desc) { t.show(l, port, CaptureReceive, 0, descs) }
+func (t *taps) received(l *lane, port int) {
+	if len(t.captures) == 0 {
+		return
+	}
+	b := &l.batch
+	now := int64(time.Since(l.epoch))
+	for _, c := range t.captures {
+		for i, d := range b.desc[:b.n] {
+			c.frame(l, now, port, CaptureReceive, 0, d, b.tail(i))
+		}
+		c.ring.publish()
+	}
+}
 
 // sent shows what was posted. It must be called before anything of it is reaped.
 func (t *taps) sent(l *lane, port int, descs []Desc) {
@@ -124,32 +130,75 @@ func (t *taps) sent(l *lane, port int, descs []Desc) {
 	if t.tracing != nil {
 		t.tracing.sent(l, port, descs)
 	}
-	t.show(l, port, CaptureTransmit, 0, descs)
-}
-
-func (t *taps) show(l *lane, port int, stage CaptureStage, reason Reason, descs []Desc) {
 	if len(t.captures) == 0 {
 		return
 	}
 	now := int64(time.Since(l.epoch))
 	for _, c := range t.captures {
-		c.frames(l, now, port, stage, reason, descs)
+		for rest := descs; len(rest) > 0; {
+			n := chainAt(rest)
+			c.frame(l, now, port, CaptureTransmit, 0, rest[0], rest[1:n])
+			rest = rest[n:]
+		}
+		c.ring.publish()
 	}
+}
+
+// chainAt is how many descriptors the first frame of descs has.
+func chainAt(descs []Desc) int {
+	n := 1
+	for n < len(descs) && descs[n-1].Options&xdp.PacketContinues != 0 {
+		n++
+	}
+	return n
 }
 
 // sawDrop shows a frame that was dropped; the zero Desc stands for one that was not made. The frame is not free yet.
-func (l *lane) sawDrop(port int, d Desc, r Reason) {
+func (l *lane) sawDrop(port int, head Desc, tail []Desc, r Reason) {
 	if l.taps != nil {
-		l.taps.dropped(l, port, d, r)
+		l.taps.dropped(l, port, head, tail, r)
 	}
 }
 
-func (t *taps) dropped(l *lane, port int, d Desc, r Reason) {
+func (t *taps) dropped(l *lane, port int, head Desc, tail []Desc, r Reason) {
 	if t.tracing != nil {
-		t.tracing.dropped(l, port, d, r)
+		t.tracing.dropped(l, port, head, tail, r)
 	}
-	if d.Len != 0 {
-		d.Options = 0 // a piece alone
-		t.show(l, port, CaptureDrop, r, []Desc{d})
+	if head.Len == 0 || len(t.captures) == 0 {
+		return
+	}
+	now := int64(time.Since(l.epoch))
+	for _, c := range t.captures {
+		c.frame(l, now, port, CaptureDrop, r, head, tail)
+		c.ring.publish()
+	}
+}
+
+// unsent shows the frames of a port's batch from number first on, which could not be posted.
+func (t *taps) unsent(l *lane, port int, b *txBatch, first int, r Reason) {
+	for i := first; i < b.n; {
+		n := chainAt(b.desc[i:b.n])
+		last := i + n - 1 // stands for the frame
+		at := port
+		if b.kind[last] != sentReplica {
+			at = int(b.from[last])
+		}
+		t.dropped(l, at, b.desc[i], b.desc[i+1:i+n], r)
+		i += n
+	}
+}
+
+// notHanded shows the frames that another lane did not take.
+func (t *taps) notHanded(l *lane, frames []handoff) {
+	var chain [xdp.MaxPieces]Desc
+	for n := 0; len(frames) > 0; frames = frames[1:] {
+		if n < len(chain) {
+			chain[n] = frames[0].Desc
+			n++
+		}
+		if frames[0].Options == 0 {
+			t.dropped(l, int(frames[0].port), chain[0], chain[1:n], HandoffFull)
+			n = 0
+		}
 	}
 }

@@ -153,7 +153,7 @@ func (l *lane) beginTrace(i, from int, native bool, slot uint32) *traceRecord {
 	b := &l.batch
 	p := &b.pkt[i]
 	r := &traceRecord{
-		now: int64(time.Since(l.epoch)), length: b.desc[i].Len, port: b.port[i], from: int16(from), rank: -1,
+		now: int64(time.Since(l.epoch)), length: frameLen(b.desc[i], b.tail(i)), port: b.port[i], from: int16(from), rank: -1,
 		native: native, mac: p.Src, ip: p.SrcIP, udp: p.SrcPort, to: p.DstPort, slot: slot,
 	}
 	if native {
@@ -238,15 +238,17 @@ func (r *traceRecord) emit(traces []*traceLane) {
 
 // sent notes frames that the traced one caused.
 func (r *traceRecord) sent(l *lane, port int, descs []Desc) {
-	for _, d := range descs {
-		r.reply(l, port, d, 0)
+	for len(descs) > 0 {
+		n := chainAt(descs)
+		r.reply(l, port, descs[0], descs[1:n], 0)
+		descs = descs[n:]
 	}
 }
 
 // dropped notes the traced frame itself, or one that it caused.
-func (r *traceRecord) dropped(l *lane, port int, d Desc, why Reason) {
-	if d.Len != 0 {
-		r.reply(l, port, d, why)
+func (r *traceRecord) dropped(l *lane, port int, head Desc, tail []Desc, why Reason) {
+	if head.Len != 0 {
+		r.reply(l, port, head, tail, why)
 		return
 	}
 	for k := range r.losses {
@@ -258,16 +260,25 @@ func (r *traceRecord) dropped(l *lane, port int, d Desc, why Reason) {
 	}
 }
 
-func (r *traceRecord) reply(l *lane, port int, d Desc, why Reason) {
-	f := l.frame(d)
+func (r *traceRecord) reply(l *lane, port int, head Desc, tail []Desc, why Reason) {
+	f := l.frame(head)
 	if r.nreplies == len(r.replies) || len(f) < inet.PayloadOffset {
 		return
 	}
 	r.replies[r.nreplies] = traceReply{
 		rank: -1, mac: inet.MAC(f[:6]), ip: inet.Addr(f[30:34]), udp: binary.BigEndian.Uint16(f[36:]),
-		port: uint16(port), length: d.Len, reason: why,
+		port: uint16(port), length: frameLen(head, tail), reason: why,
 	}
 	r.nreplies++
+}
+
+// frameLen is the bytes of a frame.
+func frameLen(head Desc, tail []Desc) uint32 {
+	n := head.Len
+	for _, d := range tail {
+		n += d.Len
+	}
+	return n
 }
 
 // forget takes the traced frame's own drop out of the replies.

@@ -26,7 +26,7 @@ func (l *lane) send(port, from int, d Desc, tail []Desc, kind uint8) {
 	p := &l.ports[port]
 	if p.impair != nil && p.impair.dropEgress() {
 		l.counts[from][cDrops+int(ImpairedEgress)]++
-		l.sawDrop(from, d, ImpairedEgress)
+		l.sawDrop(from, d, tail, ImpairedEgress)
 		l.freePieces(d, tail)
 		return
 	}
@@ -46,7 +46,7 @@ func (l *lane) sendChain(port int, d Desc, tail []Desc, w *laneWorker) {
 	p := &l.ports[port]
 	if p.impair != nil && !p.impair.EgressTogether && p.impair.dropEgress() {
 		l.counts[port][cReplicaDrops+int(ImpairedEgress)]++
-		l.sawDrop(port, d, ImpairedEgress)
+		l.sawDrop(port, d, tail, ImpairedEgress)
 		if w != nil {
 			w.sent--
 		}
@@ -109,8 +109,11 @@ func (l *lane) transmit(port int) {
 		l.counts[port][cTxPieces] += uint64(posted - frames)
 	}
 	l.counts[port][cTransmitted] += uint64(frames)
-	l.tally(stageTransmit, posted)
-	l.tally(stageKick, posted)
+	l.tally(stageTransmit, frames)
+	l.tally(stageKick, frames)
+	if l.taps != nil && posted < t.n {
+		l.taps.unsent(l, port, t, posted, unsentReason(q.failed))
+	}
 	for i := posted; i < t.n; i++ {
 		l.unsent(port, t, i, q.failed)
 	}
@@ -121,10 +124,7 @@ func (l *lane) transmit(port int) {
 
 // unsent frees a frame that could not be posted and counts why.
 func (l *lane) unsent(port int, t *txBatch, i int, broken bool) {
-	reason := TransmitFull
-	if broken {
-		reason = PortBroken
-	}
+	reason := unsentReason(broken)
 	if t.desc[i].Options != 0 { // not the last piece
 		l.release(t.desc[i].Addr)
 		return
@@ -133,20 +133,24 @@ func (l *lane) unsent(port int, t *txBatch, i int, broken bool) {
 	switch t.kind[i] {
 	case sentReplica:
 		l.counts[port][cReplicaDrops+int(reason)]++
-		l.sawDrop(port, t.desc[i], reason)
 		if w := t.worker[i]; w != nil {
 			w.sent--
 		}
 	case sentPassed:
 		from[cPassed]--
 		from[cDrops+int(reason)]++
-		l.sawDrop(int(t.from[i]), t.desc[i], reason)
 	case sentAnswer:
 		from[cAnswered]--
 		from[cDrops+int(reason)]++
-		l.sawDrop(int(t.from[i]), t.desc[i], reason)
 	}
 	l.release(t.desc[i].Addr)
+}
+
+func unsentReason(broken bool) Reason {
+	if broken {
+		return PortBroken
+	}
+	return TransmitFull
 }
 
 // kick makes the kernel send what was posted. An error is logged once until the queue works again.
