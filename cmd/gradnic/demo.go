@@ -17,6 +17,8 @@ func newDemoCmd() *cobra.Command {
 		transport string
 		asJSON    bool
 		verbose   bool
+		types     string
+		shuffles  int
 	)
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -38,6 +40,9 @@ func newDemoCmd() *cobra.Command {
 			if err := o.Check(); err != nil {
 				return usageErrorf("%w", err)
 			}
+			if types != "" {
+				return demoTypes(cmd, o, types, shuffles, asJSON)
+			}
 			report, err := demo.Run(cmd.Context(), o)
 			if asJSON {
 				return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(report))
@@ -54,8 +59,29 @@ func newDemoCmd() *cobra.Command {
 	f.StringVar(&transport, "transport", "auto", "xdp (needs root), mem, or auto: xdp as root, else mem")
 	f.StringVar(&o.Mode, "mode", "auto", "where the XDP program is attached: native, generic, or auto")
 	f.IntVar(&o.Iterations, "iters", 5, "all-reduces to time, after one to warm up")
+	f.StringVar(&types, "type", "", "sum over the native protocol in this element type, in several (int32,float16) or in all")
+	f.IntVar(&shuffles, "shuffles", 20, "with --type: all-reduces in order of rank, with the workers starting in another order each time")
 	f.Float64Var(&o.Loss, "loss", 0, "probability, up to 0.5, that a port loses a frame, in each direction, after the warm-up")
 	f.BoolVarP(&asJSON, "json", "j", false, "print one JSON document (docs/json.md)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "report on standard error what the NIC and the controller do")
 	return cmd
+}
+
+// demoTypes runs the demo of the native protocol.
+func demoTypes(cmd *cobra.Command, o demo.Options, names string, shuffles int, asJSON bool) error {
+	types, err := demo.ParseTypes(names)
+	if err != nil {
+		return usageErrorf("--type: %w", err)
+	}
+	if shuffles < 1 {
+		return usageErrorf("--shuffles %d: at least 1", shuffles)
+	}
+	report, err := demo.RunTypes(cmd.Context(), o, types, shuffles)
+	if asJSON {
+		return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(report))
+	}
+	if len(report.Rows) == 0 {
+		return err
+	}
+	return errors.Join(err, report.Table(cmd.OutOrStdout()))
 }
