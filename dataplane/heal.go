@@ -85,6 +85,7 @@ func (n *NIC) startSupervisor() error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("port %s: watch: %w", p.name, err), s.close())
 		}
+		p.lastIndex = p.open.netdev.index
 		s.ports = append(s.ports, &watched{port: p, watch: w})
 	}
 	if len(s.ports) == 0 {

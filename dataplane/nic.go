@@ -117,6 +117,11 @@ func (n *NIC) Start(ctx context.Context) error {
 
 // openAll makes the memory, opens the ports and deals queues and chunks to the lanes.
 func (n *NIC) openAll(ctx context.Context) error {
+	for _, p := range n.ports {
+		if err := n.prepare(p); err != nil {
+			return fmt.Errorf("port %s: %w", p.name, err)
+		}
+	}
 	perLane, err := n.countQueues()
 	if err != nil {
 		return err
@@ -184,6 +189,17 @@ func (n *NIC) countQueues() (perLane int, err error) {
 		perLane += n.handoffSize()
 	}
 	return perLane, nil
+}
+
+// prepare sets a port's netdev up, and remembers how it is set back.
+func (n *NIC) prepare(p *port) (err error) {
+	s, ok := p.spec.(interface {
+		prepare(*Config) (setBack func() error, err error)
+	})
+	if ok {
+		p.setBack, err = s.prepare(&n.cfg)
+	}
+	return err
 }
 
 // measure finds the longest frame, and whether it takes several chunks.
@@ -341,6 +357,15 @@ func (n *NIC) closeAll() error {
 			errs = append(errs, err)
 		}
 		n.umem = nil
+	}
+	for _, p := range n.ports { // drivers keep queues as long as they have sockets
+		if p.setBack == nil {
+			continue
+		}
+		if err := p.setBack(); err != nil {
+			errs = append(errs, fmt.Errorf("port %s: %w", p.name, err))
+		}
+		p.setBack = nil
 	}
 	return errors.Join(errs...)
 }

@@ -87,11 +87,14 @@ type port struct {
 	open     *openPort
 	function Function
 	impair   *impairState
-	budget   int // chunks that each lane has for the port
+	budget   int          // chunks that each lane has for the port
+	setBack  func() error // how the netdev is set as it was found; nil when there is nothing to do
 
 	state    PortState
 	why      string // it is not up
 	rebuilds uint64
+	// lastIndex is the netdev that was set up last; the supervisor's.
+	lastIndex int
 	// What closed sockets and steering programs have counted.
 	pastKernel   KernelStatistics
 	pastSteering xdp.Counters

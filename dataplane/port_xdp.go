@@ -13,6 +13,7 @@ import (
 	"gradnic/wire/native"
 	"gradnic/wire/switchml"
 	"gradnic/xdp"
+	"gradnic/xdp/settings"
 )
 
 // XDPPort is a netdev through AF_XDP. Frames to the NIC's own MAC and IP address on a served protocol, ARP requests
@@ -34,6 +35,12 @@ type XDPPort struct {
 	WholePort bool
 	// ForceCopy and ForceZeroCopy refuse the other mode. All ports of a NIC share one.
 	ForceCopy, ForceZeroCopy bool
+	// Settings are how the netdev is to be set while the NIC runs: queues, rings, features. They are set back by Stop, or
+	// after a kill by the next start or `gradnic restore` (package xdp/settings). NoSteering leaves out what is set
+	// unasked for speed where a netdev of several queues takes it: rules that bring UDP ports to queues, and the ports
+	// in the hash of receive-side scaling.
+	Settings   settings.Want
+	NoSteering bool
 	// TxBudget is the number of frames that the kernel sends in one call in copy mode; 0 means xdp's default.
 	TxBudget int
 }
@@ -88,11 +95,26 @@ func (p XDPPort) frameSize() (frame int, multi bool, err error) {
 	return frame, multi, err
 }
 
+// netdevIndex is the index of the netdev that has the port's name now; 0 for none.
+func (p XDPPort) netdevIndex() (index int) {
+	_ = p.inNamespace(func() error {
+		ifi, err := net.InterfaceByName(p.Interface)
+		if err == nil {
+			index = ifi.Index
+		}
+		return nil
+	})
+	return index
+}
+
 // receiveQueues asks a netdev for its receive queues; 0 when the driver does not say.
 func receiveQueues(e *ethtool.Ethtool, iface string) (int, error) {
 	c, err := e.GetChannels(iface)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return 0, nil
+	}
+	if errors.Is(err, unix.ENODEV) {
+		return 0, fmt.Errorf("interface %s: %w", iface, err)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("ethtool channels of %s: %w", iface, err)

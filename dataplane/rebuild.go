@@ -268,9 +268,27 @@ func (n *NIC) remember(p *port) {
 	}
 }
 
+// prepareAgain sets up a netdev that is another one than before.
+func (n *NIC) prepareAgain(p *port) error {
+	if p.spec.(interface{ netdevIndex() int }).netdevIndex() == p.lastIndex {
+		return nil
+	}
+	if p.setBack != nil {
+		if err := p.setBack(); err != nil {
+			return err
+		}
+		p.setBack = nil
+	}
+	return n.prepare(p)
+}
+
 // reopen makes new sockets for a retired port and sets it going. Called without n.mu, by the supervisor alone; opening
 // may take a while.
 func (n *NIC) reopen(p *port) error {
+	// A netdev that was made again is to be set again; one that has changed has been set by somebody on purpose.
+	if err := n.prepareAgain(p); err != nil {
+		return err
+	}
 	env := n.environment(p)
 	env.bindTimeout = rebindTimeout
 	open, err := p.spec.open(env)
@@ -283,6 +301,7 @@ func (n *NIC) reopen(p *port) error {
 		return errors.Join(err, open.close())
 	}
 	p.open = open
+	p.lastIndex = open.netdev.index
 	n.onLanes(func(l *lane) { l.adopt(p, open) })
 	if err := open.attach(); err != nil {
 		return errors.Join(err, n.retire(p))

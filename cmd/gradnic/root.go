@@ -30,6 +30,7 @@ var verbs = []func() *cobra.Command{
 	newCaptureCmd,
 	newTraceCmd,
 	newDoctorCmd,
+	newRestoreCmd,
 	newWorkerCmd,
 	newDemoCmd,
 	newBenchCmd,

@@ -12,6 +12,7 @@ import (
 	"gradnic/control/config"
 	"gradnic/control/daemon"
 	"gradnic/dataplane"
+	"gradnic/internal/privilege"
 	"gradnic/wire/inet"
 	"gradnic/xdp"
 )
@@ -39,6 +40,7 @@ type runFlags struct {
 	mac       inet.MAC
 	ip        inet.Addr
 	mode      xdp.Mode
+	netdev    netdevFlags
 	logFormat string
 	logLevel  slog.Level
 }
@@ -121,6 +123,11 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.NIC.Spin, "spin", dataplane.DefaultSpin, "how long an adaptive lane spins before it sleeps")
 	f.IntVar(&o.NIC.FramesPerQueue, "frames", dataplane.DefaultFramesPerQueue, "frames a queue, a power of two")
 	f.IntVar(&o.NIC.ChunkSize, "chunk", dataplane.DefaultChunkSize, "bytes a frame, 2048 or 4096")
+	r.netdev.register(f)
+	o.Drop = privilege.Healing
+	f.IntVar(&o.NIC.LongestFrame, "longest-frame", 0, "bytes of the longest frame, Ethernet header included (default as the interfaces' MTUs need it)")
+	f.Var(textFlag{func(s string) error { return o.Drop.UnmarshalText([]byte(s)) }, func() string { return o.Drop.String() }, "what"},
+		"drop", "capabilities to give up once the NIC runs: none, healing (all but those that healing a port takes), all (ports do not heal then)")
 	f.BoolVar(&o.NIC.HugePages, "huge-pages", false, "take the frames' memory from huge pages")
 	f.Uint64Var(&o.NIC.Seed, "seed", 0, "where the random numbers of impairments start")
 	f.StringVar(&o.API, "api", control.DefaultAddress(), "where the API answers: path of a Unix socket, or tcp://HOST:PORT (nobody is asked who they are there)")
@@ -157,7 +164,11 @@ func (r *runFlags) options() (daemon.Options, error) {
 			o.Ports = append(o.Ports, dataplane.NewMemPort(mem))
 			continue
 		}
-		o.Ports = append(o.Ports, dataplane.XDPPort{Interface: name, Mode: r.mode})
+		p, err := r.netdev.port(name, r.mode)
+		if err != nil {
+			return o, err
+		}
+		o.Ports = append(o.Ports, p)
 	}
 	return o, nil
 }

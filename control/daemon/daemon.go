@@ -23,6 +23,7 @@ import (
 	"gradnic/control/store"
 	"gradnic/control/switchml"
 	"gradnic/dataplane"
+	"gradnic/internal/privilege"
 )
 
 // leaseTick is how often leases are looked at: half of the shortest one.
@@ -53,6 +54,8 @@ type Options struct {
 	StopTimeout time.Duration
 	Version     string
 	Logger      *slog.Logger // nil discards
+	// Drop is what the process gives up once everything is open. privilege.All turns healing off.
+	Drop privilege.Level
 	// Ready is called once when everything answers; nil: nothing.
 	Ready func(Status) error
 	// Reload brings settings that change while it runs; nil: none do.
@@ -146,6 +149,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		o.NIC.Logger = o.Logger
 	}
 	o.apply(o.Settings())
+	o.NIC.NoHealing = o.NIC.NoHealing || o.Drop == privilege.All
 	nic, err := dataplane.New(o.NIC, o.Ports...)
 	if err != nil {
 		return err
@@ -160,6 +164,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		err = errors.Join(err, stopAll(stop, doors, nic, o.StopTimeout))
 	}()
 	if err := nic.Start(ctx); err != nil {
+		return err
+	}
+	if err := drop(o); err != nil {
 		return err
 	}
 	failed := doors.answer()
@@ -183,6 +190,19 @@ func Run(ctx context.Context, o Options) (err error) {
 			o.apply(s)
 		}
 	}
+}
+
+// drop gives up what is not needed any more. A binary with cgo cannot: that is an error only where it was to give up all.
+func drop(o Options) error {
+	err := privilege.Drop(o.Drop)
+	if errors.Is(err, privilege.ErrCgo) && o.Drop != privilege.All {
+		o.Logger.Warn("all capabilities are kept", "err", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("drop capabilities (%v): %w", o.Drop, err)
+	}
+	return nil
 }
 
 func statusOf(nic *dataplane.NIC, d *doors) Status {
