@@ -18,13 +18,14 @@ func (j *Jobs) check(spec dataplane.JobSpec) error {
 			return err
 		}
 	}
-	if spec.Protocol != dataplane.ProtocolSwitchML {
-		return refuse(Unsupported, "job.protocol", "%q: supported is %s", spec.Protocol, dataplane.ProtocolSwitchML)
+	native := spec.Protocol == dataplane.ProtocolNative
+	if spec.Protocol != dataplane.ProtocolSwitchML && !native {
+		return refuse(Unsupported, "job.protocol", "%q: supported are %s and %s", spec.Protocol, dataplane.ProtocolSwitchML, dataplane.ProtocolNative)
 	}
-	if spec.Workers < 1 || spec.Workers > dataplane.MaxWorkers {
-		return refuse(Invalid, "job.workers", "%d: a job has 1 to %d workers", spec.Workers, dataplane.MaxWorkers)
+	if most := maxWorkers(spec.Protocol); spec.Workers < 1 || spec.Workers > most {
+		return refuse(Invalid, "job.workers", "%d: a job has 1 to %d workers", spec.Workers, most)
 	}
-	if spec.Elements != 64 && spec.Elements != 256 {
+	if !native && spec.Elements != 64 && spec.Elements != 256 {
 		return refuse(Invalid, "job.elements", "%d: a frame has 64 or 256 elements", spec.Elements)
 	}
 	if spec.Slots < 1 || spec.Slots > dataplane.MaxSlots {
@@ -40,8 +41,12 @@ func (j *Jobs) check(spec dataplane.JobSpec) error {
 		if _, taken := ranks[w.Rank]; taken {
 			return refuse(Invalid, field+".rank", "rank %d is given twice: %v and %v", w.Rank, spec.Members[ranks[w.Rank]].IP, w.IP)
 		}
-		if other, taken := addresses[w.IP]; taken {
+		if other, taken := addresses[w.IP]; taken && !native {
 			return refuse(Invalid, field+".ipv4", "%v is given twice: to rank %d and to rank %d", w.IP, other, w.Rank)
+		}
+		if native { // its messages say whose they are
+			ranks[w.Rank] = i
+			continue
 		}
 		if err := j.checkOthers(field, w, spec.Name); err != nil {
 			return err

@@ -5,8 +5,10 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	apiv1 "gradnic/control/api/v1"
 )
@@ -20,6 +22,15 @@ type JobFile struct {
 	Elements uint32       `yaml:"elements"`
 	Slots    uint32       `yaml:"slots"`
 	Members  []MemberFile `yaml:"members"`
+
+	// For the native protocol, as in the API's NativeSpec.
+	Number    uint32        `yaml:"number"`
+	Type      string        `yaml:"type"`
+	Op        string        `yaml:"op"`
+	Order     string        `yaml:"order"`
+	Policy    string        `yaml:"policy"`
+	Deadline  time.Duration `yaml:"deadline"`
+	Multicast string        `yaml:"multicast"`
 }
 
 // MemberFile is one worker in a JobFile.
@@ -79,8 +90,10 @@ func ProtocolByName(name string) (apiv1.Protocol, error) {
 		return apiv1.Protocol_PROTOCOL_UNSPECIFIED, nil
 	case "switchml":
 		return apiv1.Protocol_PROTOCOL_SWITCHML, nil
+	case "native":
+		return apiv1.Protocol_PROTOCOL_NATIVE, nil
 	}
-	return 0, fmt.Errorf("protocol %q: supported is switchml", name)
+	return 0, fmt.Errorf("protocol %q: supported are switchml and native", name)
 }
 
 // Proto is the job in the API's words.
@@ -92,6 +105,16 @@ func (f *JobFile) Proto() (*apiv1.JobSpec, error) {
 	spec := &apiv1.JobSpec{
 		Name: f.Name, Tenant: f.Tenant, Protocol: protocol,
 		Workers: f.Workers, Elements: f.Elements, Slots: f.Slots,
+	}
+	native := &apiv1.NativeSpec{Number: f.Number, Type: f.Type, Op: f.Op, Order: f.Order, Policy: f.Policy, Multicast: f.Multicast}
+	if f.Deadline != 0 {
+		native.Deadline = durationpb.New(f.Deadline)
+	}
+	switch {
+	case protocol == apiv1.Protocol_PROTOCOL_NATIVE:
+		spec.Native = native
+	case f.Number != 0 || f.Type != "" || f.Op != "" || f.Order != "" || f.Policy != "" || f.Deadline != 0 || f.Multicast != "":
+		return nil, fmt.Errorf("number, type, op, order, policy, deadline and multicast are for protocol native")
 	}
 	for _, m := range f.Members {
 		spec.Members = append(spec.Members, m.Proto())

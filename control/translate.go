@@ -51,11 +51,16 @@ func jobSpecFromProto(m *apiv1.JobSpec, ports portNames) (dataplane.JobSpec, err
 	switch m.GetProtocol() {
 	case apiv1.Protocol_PROTOCOL_UNSPECIFIED, apiv1.Protocol_PROTOCOL_SWITCHML:
 		spec.Protocol = dataplane.ProtocolSwitchML
+	case apiv1.Protocol_PROTOCOL_NATIVE:
+		spec.Protocol = dataplane.ProtocolNative
+		if err := nativeFromProto(&spec, m.GetNative()); err != nil {
+			return spec, err
+		}
 	default:
-		return spec, refuse(Unsupported, "job.protocol", "%v: supported is %v", m.GetProtocol(), apiv1.Protocol_PROTOCOL_SWITCHML)
+		return spec, refuse(Unsupported, "job.protocol", "%v: supported are %v and %v", m.GetProtocol(), apiv1.Protocol_PROTOCOL_SWITCHML, apiv1.Protocol_PROTOCOL_NATIVE)
 	}
-	if n := len(m.GetMembers()); n > dataplane.MaxWorkers {
-		return spec, refuse(Invalid, "job.members", "%d members: a job has at most %d", n, dataplane.MaxWorkers)
+	if n, most := len(m.GetMembers()), maxWorkers(spec.Protocol); n > most {
+		return spec, refuse(Invalid, "job.members", "%d members: a job has at most %d", n, most)
 	}
 	for _, w := range m.GetMembers() {
 		member, err := workerFromProto(fmt.Sprintf("job.members[rank %d]", w.GetRank()), w, ports)
@@ -111,6 +116,7 @@ func jobToProto(j JobInfo, ports portNames) *apiv1.Job {
 		NeverCame:  ranksToProto(j.NeverCame()),
 		Results:    j.Results, Resent: j.Resent, Wrapped: j.Wrapped,
 	}
+	nativeToProto(m, j)
 	if j.Lease != 0 {
 		m.Lease, m.Expires = durationpb.New(j.Lease), timeToProto(j.Expires)
 	}
@@ -127,8 +133,11 @@ func jobToProto(j JobInfo, ports portNames) *apiv1.Job {
 }
 
 func protocolToProto(name string) apiv1.Protocol {
-	if name == dataplane.ProtocolSwitchML {
+	switch name {
+	case dataplane.ProtocolSwitchML:
 		return apiv1.Protocol_PROTOCOL_SWITCHML
+	case dataplane.ProtocolNative:
+		return apiv1.Protocol_PROTOCOL_NATIVE
 	}
 	return apiv1.Protocol_PROTOCOL_UNSPECIFIED
 }

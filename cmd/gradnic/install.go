@@ -43,7 +43,7 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
-				for _, f := range []string{"workers", "elements", "slots", "tenant", "protocol", "member"} {
+				for _, f := range []string{"workers", "elements", "slots", "tenant", "protocol", "member", "number", "type", "op", "order", "policy", "deadline", "multicast"} {
 					if cmd.Flags().Changed(f) {
 						return usageErrorf("--%s and -f exclude each other: write it into the file", f)
 					}
@@ -95,11 +95,18 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 	f := cmd.Flags()
 	f.DurationVar(&lease, "lease", 0, "remove the job when it is not renewed for so long, 1s to 168h; without one it stays")
 	f.StringVarP(&file, "file", "f", "", "YAML file of the job; - for standard input")
-	f.Uint32Var(&job.Workers, "workers", 0, "how many workers reduce together, 1 to 32")
-	f.Uint32Var(&job.Elements, "elements", 0, "elements a frame, 64 or 256 (default 256)")
+	f.Uint32Var(&job.Workers, "workers", 0, "how many workers reduce together, 1 to 32, or to 1024 with native")
+	f.Uint32Var(&job.Elements, "elements", 0, "elements a frame, 64 or 256 (default 256); with native what a chunk takes (default what 1500 bytes take)")
 	f.Uint32Var(&job.Slots, "slots", 0, "slots, 1 to 8192, each in two versions (default 512)")
 	f.StringVar(&job.Tenant, "tenant", "", "who owns the job")
-	f.StringVar(&job.Protocol, "protocol", "switchml", "what the job speaks on the wire")
+	f.StringVar(&job.Protocol, "protocol", "switchml", "what the job speaks on the wire: switchml or native")
+	f.Uint32Var(&job.Number, "number", 0, "native: the job's number on the wire (default the lowest free one from 1)")
+	f.StringVar(&job.Type, "type", "", "native: int32, int64, int8, float32, float64, float16 or bfloat16 (default int32)")
+	f.StringVar(&job.Op, "op", "", "native: sum, mean, min or max (default sum)")
+	f.StringVar(&job.Order, "order", "", "native: arrival or ranked (default arrival)")
+	f.StringVar(&job.Policy, "policy", "", "native: propagate or saturate (default propagate)")
+	f.DurationVar(&job.Deadline, "deadline", 0, "native: how long a round waits for a worker; negative for ever (default 10s)")
+	f.StringVar(&job.Multicast, "multicast", "", "native: IPv4 group that results go to (default every worker gets its own)")
 	f.StringArrayVar(&members, "member", nil, "a worker as RANK=MAC,IP or RANK=MAC,IP,PORT; once for each")
 	return cmd
 }

@@ -56,6 +56,21 @@ type Job struct {
 	Generation uint64               `json:"generation"`
 	Installed  *time.Time           `json:"installed"`
 	Members    []Worker             `json:"members"`
+	Native     *Native              `json:"native,omitempty"`
+}
+
+// Native is what a job of the native protocol has beside the rest.
+type Native struct {
+	Number    uint32  `json:"number"`
+	Type      string  `json:"type"`
+	Op        string  `json:"op"`
+	Order     string  `json:"order"`
+	Policy    string  `json:"policy"`
+	DeadlineS float64 `json:"deadline_s"` // negative: none
+	Multicast string  `json:"multicast,omitempty"`
+	Epoch     uint32  `json:"epoch"`
+	State     string  `json:"state"`
+	Ranks     []int   `json:"ranks"` // that have not reported, or are to blame
 }
 
 // Pool is the slots of one job.
@@ -112,6 +127,13 @@ func JobFrom(m *apiv1.Job) Job {
 		Missing: ranks(m.GetMissing()), NeverCame: ranks(m.GetNeverCame()),
 		Origin: originName(m.GetOrigin()), Generation: m.GetGeneration(),
 		Members: []Worker{},
+	}
+	if n := spec.GetNative(); n != nil {
+		j.Native = &Native{
+			Number: n.GetNumber(), Type: n.GetType(), Op: n.GetOp(), Order: n.GetOrder(), Policy: n.GetPolicy(),
+			DeadlineS: n.GetDeadline().AsDuration().Seconds(), Multicast: n.GetMulticast(),
+			Epoch: m.GetNative().GetEpoch(), State: m.GetNative().GetState(), Ranks: ranks(m.GetNative().GetRanks()),
+		}
 	}
 	if m.GetInstalled() != nil {
 		t := m.GetInstalled().AsTime()
@@ -237,8 +259,11 @@ func ranks(in []uint32) []int {
 }
 
 func protocolName(p apiv1.Protocol) string {
-	if p == apiv1.Protocol_PROTOCOL_SWITCHML {
+	switch p {
+	case apiv1.Protocol_PROTOCOL_SWITCHML:
 		return dataplane.ProtocolSwitchML
+	case apiv1.Protocol_PROTOCOL_NATIVE:
+		return dataplane.ProtocolNative
 	}
 	return "unknown"
 }

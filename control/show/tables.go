@@ -103,6 +103,10 @@ func TableJob(w io.Writer, j Job, now time.Time) error {
 	line("job", j.Name)
 	line("tenant", cmp.Or(j.Tenant, "-"))
 	line("protocol", j.Protocol)
+	if n := j.Native; n != nil {
+		line("native", fmt.Sprintf("number %d, %s of %s, order %s, policy %s", n.Number, n.Op, n.Type, n.Order, n.Policy))
+		line("state", fmt.Sprintf("%s in epoch %#x, ranks %s", n.State, n.Epoch, cmp.Or(Ranks(n.Ranks), "-")))
+	}
 	line("installed", fmt.Sprintf("%s, by %s, generation %d", ago(j.Installed, now), j.Origin, j.Generation))
 	line("workers", fmt.Sprintf("%d, of which %d known, %d joined", j.Workers, len(j.Members), j.Joined))
 	line("elements", j.Elements)

@@ -33,6 +33,8 @@ const (
 	Protocol_PROTOCOL_UNSPECIFIED Protocol = 0
 	// SwitchML over UDP, ports 0xBEE0 to 0xBEEF.
 	Protocol_PROTOCOL_SWITCHML Protocol = 1
+	// gradnic's own protocol over UDP port 48880, docs/protocol.md.
+	Protocol_PROTOCOL_NATIVE Protocol = 2
 )
 
 // Enum value maps for Protocol.
@@ -40,10 +42,12 @@ var (
 	Protocol_name = map[int32]string{
 		0: "PROTOCOL_UNSPECIFIED",
 		1: "PROTOCOL_SWITCHML",
+		2: "PROTOCOL_NATIVE",
 	}
 	Protocol_value = map[string]int32{
 		"PROTOCOL_UNSPECIFIED": 0,
 		"PROTOCOL_SWITCHML":    1,
+		"PROTOCOL_NATIVE":      2,
 	}
 )
 
@@ -261,6 +265,170 @@ func (x *WorkerSpec) GetPort() string {
 	return ""
 }
 
+// NativeSpec is what a job of the native protocol has beside the rest.
+type NativeSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's number on the wire; 0: the lowest free one from 1.
+	Number uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// int32, int64, int8, float32, float64, float16 or bfloat16; empty: int32.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// sum, mean, min or max; empty: sum.
+	Op string `protobuf:"bytes,3,opt,name=op,proto3" json:"op,omitempty"`
+	// arrival or ranked; empty: arrival.
+	Order string `protobuf:"bytes,4,opt,name=order,proto3" json:"order,omitempty"`
+	// propagate or saturate; empty: propagate.
+	Policy string `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
+	// How long a round waits for a worker before the job is aborted; not set: 10 s; negative: for ever.
+	Deadline *durationpb.Duration `protobuf:"bytes,6,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// IPv4 multicast group that results go to; empty: every worker gets its own.
+	Multicast     string `protobuf:"bytes,7,opt,name=multicast,proto3" json:"multicast,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NativeSpec) Reset() {
+	*x = NativeSpec{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NativeSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NativeSpec) ProtoMessage() {}
+
+func (x *NativeSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NativeSpec.ProtoReflect.Descriptor instead.
+func (*NativeSpec) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NativeSpec) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *NativeSpec) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *NativeSpec) GetOp() string {
+	if x != nil {
+		return x.Op
+	}
+	return ""
+}
+
+func (x *NativeSpec) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
+}
+
+func (x *NativeSpec) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *NativeSpec) GetDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+func (x *NativeSpec) GetMulticast() string {
+	if x != nil {
+		return x.Multicast
+	}
+	return ""
+}
+
+// NativeState is where a job of the native protocol stands.
+type NativeState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One life of the job in the NIC's memory.
+	Epoch uint32 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// forming, ready, out-of-step or aborted.
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// Ranks that have not reported, or that are to blame.
+	Ranks         []uint32 `protobuf:"varint,3,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NativeState) Reset() {
+	*x = NativeState{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NativeState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NativeState) ProtoMessage() {}
+
+func (x *NativeState) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NativeState.ProtoReflect.Descriptor instead.
+func (*NativeState) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *NativeState) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *NativeState) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *NativeState) GetRanks() []uint32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
 // JobSpec is what a user asks for.
 type JobSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -270,21 +438,23 @@ type JobSpec struct {
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// What it speaks on the wire.
 	Protocol Protocol `protobuf:"varint,3,opt,name=protocol,proto3,enum=gradnic.api.v1.Protocol" json:"protocol,omitempty"`
-	// How many workers reduce together, 1 to 32.
+	// How many workers reduce together, 1 to 32, or to 1024 with the native protocol.
 	Workers uint32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	// Elements a packet: 64 or 256 for SwitchML; 0: 256.
+	// Elements a packet: 64 or 256 for SwitchML; 0: 256. For native what the NIC's chunks take; 0: what 1500 bytes take.
 	Elements uint32 `protobuf:"varint,5,opt,name=elements,proto3" json:"elements,omitempty"`
 	// Slots of the pool, 1 to 8192, each in two versions; 0: 512.
 	Slots uint32 `protobuf:"varint,6,opt,name=slots,proto3" json:"slots,omitempty"`
-	// The workers known now, in any order; the others are added by AddWorker.
-	Members       []*WorkerSpec `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
+	// The workers known now, in any order; the others are added by AddWorker, or learned by a native job.
+	Members []*WorkerSpec `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
+	// For the native protocol.
+	Native        *NativeSpec `protobuf:"bytes,8,opt,name=native,proto3" json:"native,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[1]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -296,7 +466,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[1]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -309,7 +479,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *JobSpec) GetName() string {
@@ -361,6 +531,13 @@ func (x *JobSpec) GetMembers() []*WorkerSpec {
 	return nil
 }
 
+func (x *JobSpec) GetNative() *NativeSpec {
+	if x != nil {
+		return x.Native
+	}
+	return nil
+}
+
 // Worker is one worker of a job as the data plane sees it.
 type Worker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -384,7 +561,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[2]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -396,7 +573,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[2]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -409,7 +586,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Worker) GetSpec() *WorkerSpec {
@@ -478,7 +655,7 @@ type SlotUse struct {
 
 func (x *SlotUse) Reset() {
 	*x = SlotUse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[3]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +667,7 @@ func (x *SlotUse) String() string {
 func (*SlotUse) ProtoMessage() {}
 
 func (x *SlotUse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[3]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +680,7 @@ func (x *SlotUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotUse.ProtoReflect.Descriptor instead.
 func (*SlotUse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SlotUse) GetTotal() uint64 {
@@ -562,14 +739,16 @@ type Job struct {
 	// How long it lives without being renewed; not set: until it is removed.
 	Lease *durationpb.Duration `protobuf:"bytes,12,opt,name=lease,proto3" json:"lease,omitempty"`
 	// When its lease ends; not set: it has none.
-	Expires       *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=expires,proto3" json:"expires,omitempty"`
+	Expires *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=expires,proto3" json:"expires,omitempty"`
+	// Of a job of the native protocol.
+	Native        *NativeState `protobuf:"bytes,14,opt,name=native,proto3" json:"native,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[4]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +760,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[4]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +773,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -688,6 +867,13 @@ func (x *Job) GetExpires() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Job) GetNative() *NativeState {
+	if x != nil {
+		return x.Native
+	}
+	return nil
+}
+
 // InstallJobRequest asks for a job.
 type InstallJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -702,7 +888,7 @@ type InstallJobRequest struct {
 
 func (x *InstallJobRequest) Reset() {
 	*x = InstallJobRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[5]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +900,7 @@ func (x *InstallJobRequest) String() string {
 func (*InstallJobRequest) ProtoMessage() {}
 
 func (x *InstallJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[5]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +913,7 @@ func (x *InstallJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallJobRequest.ProtoReflect.Descriptor instead.
 func (*InstallJobRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *InstallJobRequest) GetSpec() *JobSpec {
@@ -757,7 +943,7 @@ type InstallJobResponse struct {
 
 func (x *InstallJobResponse) Reset() {
 	*x = InstallJobResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[6]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +955,7 @@ func (x *InstallJobResponse) String() string {
 func (*InstallJobResponse) ProtoMessage() {}
 
 func (x *InstallJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[6]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +968,7 @@ func (x *InstallJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallJobResponse.ProtoReflect.Descriptor instead.
 func (*InstallJobResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *InstallJobResponse) GetJob() *Job {
@@ -814,7 +1000,7 @@ type AddWorkerRequest struct {
 
 func (x *AddWorkerRequest) Reset() {
 	*x = AddWorkerRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[7]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +1012,7 @@ func (x *AddWorkerRequest) String() string {
 func (*AddWorkerRequest) ProtoMessage() {}
 
 func (x *AddWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[7]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +1025,7 @@ func (x *AddWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddWorkerRequest.ProtoReflect.Descriptor instead.
 func (*AddWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AddWorkerRequest) GetJob() string {
@@ -876,7 +1062,7 @@ type AddWorkerResponse struct {
 
 func (x *AddWorkerResponse) Reset() {
 	*x = AddWorkerResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[8]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +1074,7 @@ func (x *AddWorkerResponse) String() string {
 func (*AddWorkerResponse) ProtoMessage() {}
 
 func (x *AddWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[8]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +1087,7 @@ func (x *AddWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddWorkerResponse.ProtoReflect.Descriptor instead.
 func (*AddWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AddWorkerResponse) GetJob() *Job {
@@ -931,7 +1117,7 @@ type RemoveJobRequest struct {
 
 func (x *RemoveJobRequest) Reset() {
 	*x = RemoveJobRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[9]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1129,7 @@ func (x *RemoveJobRequest) String() string {
 func (*RemoveJobRequest) ProtoMessage() {}
 
 func (x *RemoveJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[9]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1142,7 @@ func (x *RemoveJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveJobRequest.ProtoReflect.Descriptor instead.
 func (*RemoveJobRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RemoveJobRequest) GetName() string {
@@ -982,7 +1168,7 @@ type RemoveJobResponse struct {
 
 func (x *RemoveJobResponse) Reset() {
 	*x = RemoveJobResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[10]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1180,7 @@ func (x *RemoveJobResponse) String() string {
 func (*RemoveJobResponse) ProtoMessage() {}
 
 func (x *RemoveJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[10]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1193,7 @@ func (x *RemoveJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveJobResponse.ProtoReflect.Descriptor instead.
 func (*RemoveJobResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 // RenewLeaseRequest says that the owner of a job lives.
@@ -1023,7 +1209,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1221,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1234,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RenewLeaseRequest) GetName() string {
@@ -1076,7 +1262,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1274,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1287,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RenewLeaseResponse) GetExpires() *timestamppb.Timestamp {
@@ -1120,7 +1306,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1318,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1331,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 // WatchJobsResponse is one change.
@@ -1167,7 +1353,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1365,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1378,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchJobsResponse) GetChange() Change {
@@ -1241,7 +1427,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1439,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1452,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -1287,7 +1473,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1485,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1498,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1331,7 +1517,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1529,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1542,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 // ListJobsResponse answers ListJobs.
@@ -1370,7 +1556,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1568,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1581,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1416,7 +1602,7 @@ type ListSlotsRequest struct {
 
 func (x *ListSlotsRequest) Reset() {
 	*x = ListSlotsRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1614,7 @@ func (x *ListSlotsRequest) String() string {
 func (*ListSlotsRequest) ProtoMessage() {}
 
 func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1627,7 @@ func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlotsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListSlotsRequest) GetJob() string {
@@ -1470,7 +1656,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1668,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1681,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Pool) GetJob() string {
@@ -1544,7 +1730,7 @@ type ListSlotsResponse struct {
 
 func (x *ListSlotsResponse) Reset() {
 	*x = ListSlotsResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[21]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1742,7 @@ func (x *ListSlotsResponse) String() string {
 func (*ListSlotsResponse) ProtoMessage() {}
 
 func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[21]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1755,7 @@ func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlotsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListSlotsResponse) GetPools() []*Pool {
@@ -1590,7 +1776,7 @@ type ListGroupsRequest struct {
 
 func (x *ListGroupsRequest) Reset() {
 	*x = ListGroupsRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[22]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1788,7 @@ func (x *ListGroupsRequest) String() string {
 func (*ListGroupsRequest) ProtoMessage() {}
 
 func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[22]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +1801,7 @@ func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsRequest.ProtoReflect.Descriptor instead.
 func (*ListGroupsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListGroupsRequest) GetJob() string {
@@ -1640,7 +1826,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[23]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1838,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[23]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1851,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Group) GetJob() string {
@@ -1700,7 +1886,7 @@ type ListGroupsResponse struct {
 
 func (x *ListGroupsResponse) Reset() {
 	*x = ListGroupsResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[24]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1898,7 @@ func (x *ListGroupsResponse) String() string {
 func (*ListGroupsResponse) ProtoMessage() {}
 
 func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[24]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1911,7 @@ func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsResponse.ProtoReflect.Descriptor instead.
 func (*ListGroupsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListGroupsResponse) GetGroups() []*Group {
@@ -1745,7 +1931,20 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x10\n" +
 	"\x03mac\x18\x02 \x01(\tR\x03mac\x12\x12\n" +
 	"\x04ipv4\x18\x03 \x01(\tR\x04ipv4\x12\x12\n" +
-	"\x04port\x18\x04 \x01(\tR\x04port\"\xed\x01\n" +
+	"\x04port\x18\x04 \x01(\tR\x04port\"\xcb\x01\n" +
+	"\n" +
+	"NativeSpec\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x0e\n" +
+	"\x02op\x18\x03 \x01(\tR\x02op\x12\x14\n" +
+	"\x05order\x18\x04 \x01(\tR\x05order\x12\x16\n" +
+	"\x06policy\x18\x05 \x01(\tR\x06policy\x125\n" +
+	"\bdeadline\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12\x1c\n" +
+	"\tmulticast\x18\a \x01(\tR\tmulticast\"O\n" +
+	"\vNativeState\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
+	"\x05ranks\x18\x03 \x03(\rR\x05ranks\"\xa1\x02\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x124\n" +
@@ -1753,7 +1952,8 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\aworkers\x18\x04 \x01(\rR\aworkers\x12\x1a\n" +
 	"\belements\x18\x05 \x01(\rR\belements\x12\x14\n" +
 	"\x05slots\x18\x06 \x01(\rR\x05slots\x124\n" +
-	"\amembers\x18\a \x03(\v2\x1a.gradnic.api.v1.WorkerSpecR\amembers\"\x89\x02\n" +
+	"\amembers\x18\a \x03(\v2\x1a.gradnic.api.v1.WorkerSpecR\amembers\x122\n" +
+	"\x06native\x18\b \x01(\v2\x1a.gradnic.api.v1.NativeSpecR\x06native\"\x89\x02\n" +
 	"\x06Worker\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.gradnic.api.v1.WorkerSpecR\x04spec\x12\x16\n" +
 	"\x06joined\x18\x02 \x01(\bR\x06joined\x12\x1a\n" +
@@ -1768,7 +1968,7 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x05total\x18\x01 \x01(\x04R\x05total\x12\x15\n" +
 	"\x06in_use\x18\x02 \x01(\x04R\x05inUse\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\x04R\bcomplete\x12\x18\n" +
-	"\awaiting\x18\x04 \x01(\x04R\awaiting\"\x89\x04\n" +
+	"\awaiting\x18\x04 \x01(\x04R\awaiting\"\xbe\x04\n" +
 	"\x03Job\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\x12\x1e\n" +
 	"\n" +
@@ -1786,7 +1986,8 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	" \x01(\x04R\x06resent\x12\x18\n" +
 	"\awrapped\x18\v \x01(\x04R\awrapped\x12/\n" +
 	"\x05lease\x18\f \x01(\v2\x19.google.protobuf.DurationR\x05lease\x124\n" +
-	"\aexpires\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"q\n" +
+	"\aexpires\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x123\n" +
+	"\x06native\x18\x0e \x01(\v2\x1b.gradnic.api.v1.NativeStateR\x06native\"q\n" +
 	"\x11InstallJobRequest\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\x12/\n" +
 	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"U\n" +
@@ -1848,10 +2049,11 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x04size\x18\x02 \x01(\rR\x04size\x124\n" +
 	"\amembers\x18\x03 \x03(\v2\x1a.gradnic.api.v1.WorkerSpecR\amembers\"C\n" +
 	"\x12ListGroupsResponse\x12-\n" +
-	"\x06groups\x18\x01 \x03(\v2\x15.gradnic.api.v1.GroupR\x06groups*;\n" +
+	"\x06groups\x18\x01 \x03(\v2\x15.gradnic.api.v1.GroupR\x06groups*P\n" +
 	"\bProtocol\x12\x18\n" +
 	"\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x15\n" +
-	"\x11PROTOCOL_SWITCHML\x10\x01*E\n" +
+	"\x11PROTOCOL_SWITCHML\x10\x01\x12\x13\n" +
+	"\x0fPROTOCOL_NATIVE\x10\x02*E\n" +
 	"\x06Origin\x12\x16\n" +
 	"\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -1891,88 +2093,93 @@ func file_gradnic_api_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_gradnic_api_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_gradnic_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_gradnic_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_gradnic_api_v1_job_proto_goTypes = []any{
 	(Protocol)(0),                 // 0: gradnic.api.v1.Protocol
 	(Origin)(0),                   // 1: gradnic.api.v1.Origin
 	(Change)(0),                   // 2: gradnic.api.v1.Change
 	(*WorkerSpec)(nil),            // 3: gradnic.api.v1.WorkerSpec
-	(*JobSpec)(nil),               // 4: gradnic.api.v1.JobSpec
-	(*Worker)(nil),                // 5: gradnic.api.v1.Worker
-	(*SlotUse)(nil),               // 6: gradnic.api.v1.SlotUse
-	(*Job)(nil),                   // 7: gradnic.api.v1.Job
-	(*InstallJobRequest)(nil),     // 8: gradnic.api.v1.InstallJobRequest
-	(*InstallJobResponse)(nil),    // 9: gradnic.api.v1.InstallJobResponse
-	(*AddWorkerRequest)(nil),      // 10: gradnic.api.v1.AddWorkerRequest
-	(*AddWorkerResponse)(nil),     // 11: gradnic.api.v1.AddWorkerResponse
-	(*RemoveJobRequest)(nil),      // 12: gradnic.api.v1.RemoveJobRequest
-	(*RemoveJobResponse)(nil),     // 13: gradnic.api.v1.RemoveJobResponse
-	(*RenewLeaseRequest)(nil),     // 14: gradnic.api.v1.RenewLeaseRequest
-	(*RenewLeaseResponse)(nil),    // 15: gradnic.api.v1.RenewLeaseResponse
-	(*WatchJobsRequest)(nil),      // 16: gradnic.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),     // 17: gradnic.api.v1.WatchJobsResponse
-	(*GetJobRequest)(nil),         // 18: gradnic.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 19: gradnic.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 20: gradnic.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 21: gradnic.api.v1.ListJobsResponse
-	(*ListSlotsRequest)(nil),      // 22: gradnic.api.v1.ListSlotsRequest
-	(*Pool)(nil),                  // 23: gradnic.api.v1.Pool
-	(*ListSlotsResponse)(nil),     // 24: gradnic.api.v1.ListSlotsResponse
-	(*ListGroupsRequest)(nil),     // 25: gradnic.api.v1.ListGroupsRequest
-	(*Group)(nil),                 // 26: gradnic.api.v1.Group
-	(*ListGroupsResponse)(nil),    // 27: gradnic.api.v1.ListGroupsResponse
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*NativeSpec)(nil),            // 4: gradnic.api.v1.NativeSpec
+	(*NativeState)(nil),           // 5: gradnic.api.v1.NativeState
+	(*JobSpec)(nil),               // 6: gradnic.api.v1.JobSpec
+	(*Worker)(nil),                // 7: gradnic.api.v1.Worker
+	(*SlotUse)(nil),               // 8: gradnic.api.v1.SlotUse
+	(*Job)(nil),                   // 9: gradnic.api.v1.Job
+	(*InstallJobRequest)(nil),     // 10: gradnic.api.v1.InstallJobRequest
+	(*InstallJobResponse)(nil),    // 11: gradnic.api.v1.InstallJobResponse
+	(*AddWorkerRequest)(nil),      // 12: gradnic.api.v1.AddWorkerRequest
+	(*AddWorkerResponse)(nil),     // 13: gradnic.api.v1.AddWorkerResponse
+	(*RemoveJobRequest)(nil),      // 14: gradnic.api.v1.RemoveJobRequest
+	(*RemoveJobResponse)(nil),     // 15: gradnic.api.v1.RemoveJobResponse
+	(*RenewLeaseRequest)(nil),     // 16: gradnic.api.v1.RenewLeaseRequest
+	(*RenewLeaseResponse)(nil),    // 17: gradnic.api.v1.RenewLeaseResponse
+	(*WatchJobsRequest)(nil),      // 18: gradnic.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),     // 19: gradnic.api.v1.WatchJobsResponse
+	(*GetJobRequest)(nil),         // 20: gradnic.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 21: gradnic.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 22: gradnic.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 23: gradnic.api.v1.ListJobsResponse
+	(*ListSlotsRequest)(nil),      // 24: gradnic.api.v1.ListSlotsRequest
+	(*Pool)(nil),                  // 25: gradnic.api.v1.Pool
+	(*ListSlotsResponse)(nil),     // 26: gradnic.api.v1.ListSlotsResponse
+	(*ListGroupsRequest)(nil),     // 27: gradnic.api.v1.ListGroupsRequest
+	(*Group)(nil),                 // 28: gradnic.api.v1.Group
+	(*ListGroupsResponse)(nil),    // 29: gradnic.api.v1.ListGroupsResponse
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
 }
 var file_gradnic_api_v1_job_proto_depIdxs = []int32{
-	0,  // 0: gradnic.api.v1.JobSpec.protocol:type_name -> gradnic.api.v1.Protocol
-	3,  // 1: gradnic.api.v1.JobSpec.members:type_name -> gradnic.api.v1.WorkerSpec
-	3,  // 2: gradnic.api.v1.Worker.spec:type_name -> gradnic.api.v1.WorkerSpec
-	28, // 3: gradnic.api.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
-	4,  // 4: gradnic.api.v1.Job.spec:type_name -> gradnic.api.v1.JobSpec
-	1,  // 5: gradnic.api.v1.Job.origin:type_name -> gradnic.api.v1.Origin
-	28, // 6: gradnic.api.v1.Job.installed:type_name -> google.protobuf.Timestamp
-	5,  // 7: gradnic.api.v1.Job.workers:type_name -> gradnic.api.v1.Worker
-	6,  // 8: gradnic.api.v1.Job.slots:type_name -> gradnic.api.v1.SlotUse
-	29, // 9: gradnic.api.v1.Job.lease:type_name -> google.protobuf.Duration
-	28, // 10: gradnic.api.v1.Job.expires:type_name -> google.protobuf.Timestamp
-	4,  // 11: gradnic.api.v1.InstallJobRequest.spec:type_name -> gradnic.api.v1.JobSpec
-	29, // 12: gradnic.api.v1.InstallJobRequest.lease:type_name -> google.protobuf.Duration
-	7,  // 13: gradnic.api.v1.InstallJobResponse.job:type_name -> gradnic.api.v1.Job
-	3,  // 14: gradnic.api.v1.AddWorkerRequest.worker:type_name -> gradnic.api.v1.WorkerSpec
-	7,  // 15: gradnic.api.v1.AddWorkerResponse.job:type_name -> gradnic.api.v1.Job
-	28, // 16: gradnic.api.v1.RenewLeaseResponse.expires:type_name -> google.protobuf.Timestamp
-	2,  // 17: gradnic.api.v1.WatchJobsResponse.change:type_name -> gradnic.api.v1.Change
-	7,  // 18: gradnic.api.v1.WatchJobsResponse.job:type_name -> gradnic.api.v1.Job
-	7,  // 19: gradnic.api.v1.GetJobResponse.job:type_name -> gradnic.api.v1.Job
-	7,  // 20: gradnic.api.v1.ListJobsResponse.jobs:type_name -> gradnic.api.v1.Job
-	6,  // 21: gradnic.api.v1.Pool.use:type_name -> gradnic.api.v1.SlotUse
-	23, // 22: gradnic.api.v1.ListSlotsResponse.pools:type_name -> gradnic.api.v1.Pool
-	3,  // 23: gradnic.api.v1.Group.members:type_name -> gradnic.api.v1.WorkerSpec
-	26, // 24: gradnic.api.v1.ListGroupsResponse.groups:type_name -> gradnic.api.v1.Group
-	8,  // 25: gradnic.api.v1.JobService.InstallJob:input_type -> gradnic.api.v1.InstallJobRequest
-	10, // 26: gradnic.api.v1.JobService.AddWorker:input_type -> gradnic.api.v1.AddWorkerRequest
-	14, // 27: gradnic.api.v1.JobService.RenewLease:input_type -> gradnic.api.v1.RenewLeaseRequest
-	16, // 28: gradnic.api.v1.JobService.WatchJobs:input_type -> gradnic.api.v1.WatchJobsRequest
-	12, // 29: gradnic.api.v1.JobService.RemoveJob:input_type -> gradnic.api.v1.RemoveJobRequest
-	18, // 30: gradnic.api.v1.JobService.GetJob:input_type -> gradnic.api.v1.GetJobRequest
-	20, // 31: gradnic.api.v1.JobService.ListJobs:input_type -> gradnic.api.v1.ListJobsRequest
-	22, // 32: gradnic.api.v1.JobService.ListSlots:input_type -> gradnic.api.v1.ListSlotsRequest
-	25, // 33: gradnic.api.v1.JobService.ListGroups:input_type -> gradnic.api.v1.ListGroupsRequest
-	9,  // 34: gradnic.api.v1.JobService.InstallJob:output_type -> gradnic.api.v1.InstallJobResponse
-	11, // 35: gradnic.api.v1.JobService.AddWorker:output_type -> gradnic.api.v1.AddWorkerResponse
-	15, // 36: gradnic.api.v1.JobService.RenewLease:output_type -> gradnic.api.v1.RenewLeaseResponse
-	17, // 37: gradnic.api.v1.JobService.WatchJobs:output_type -> gradnic.api.v1.WatchJobsResponse
-	13, // 38: gradnic.api.v1.JobService.RemoveJob:output_type -> gradnic.api.v1.RemoveJobResponse
-	19, // 39: gradnic.api.v1.JobService.GetJob:output_type -> gradnic.api.v1.GetJobResponse
-	21, // 40: gradnic.api.v1.JobService.ListJobs:output_type -> gradnic.api.v1.ListJobsResponse
-	24, // 41: gradnic.api.v1.JobService.ListSlots:output_type -> gradnic.api.v1.ListSlotsResponse
-	27, // 42: gradnic.api.v1.JobService.ListGroups:output_type -> gradnic.api.v1.ListGroupsResponse
-	34, // [34:43] is the sub-list for method output_type
-	25, // [25:34] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	30, // 0: gradnic.api.v1.NativeSpec.deadline:type_name -> google.protobuf.Duration
+	0,  // 1: gradnic.api.v1.JobSpec.protocol:type_name -> gradnic.api.v1.Protocol
+	3,  // 2: gradnic.api.v1.JobSpec.members:type_name -> gradnic.api.v1.WorkerSpec
+	4,  // 3: gradnic.api.v1.JobSpec.native:type_name -> gradnic.api.v1.NativeSpec
+	3,  // 4: gradnic.api.v1.Worker.spec:type_name -> gradnic.api.v1.WorkerSpec
+	31, // 5: gradnic.api.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
+	6,  // 6: gradnic.api.v1.Job.spec:type_name -> gradnic.api.v1.JobSpec
+	1,  // 7: gradnic.api.v1.Job.origin:type_name -> gradnic.api.v1.Origin
+	31, // 8: gradnic.api.v1.Job.installed:type_name -> google.protobuf.Timestamp
+	7,  // 9: gradnic.api.v1.Job.workers:type_name -> gradnic.api.v1.Worker
+	8,  // 10: gradnic.api.v1.Job.slots:type_name -> gradnic.api.v1.SlotUse
+	30, // 11: gradnic.api.v1.Job.lease:type_name -> google.protobuf.Duration
+	31, // 12: gradnic.api.v1.Job.expires:type_name -> google.protobuf.Timestamp
+	5,  // 13: gradnic.api.v1.Job.native:type_name -> gradnic.api.v1.NativeState
+	6,  // 14: gradnic.api.v1.InstallJobRequest.spec:type_name -> gradnic.api.v1.JobSpec
+	30, // 15: gradnic.api.v1.InstallJobRequest.lease:type_name -> google.protobuf.Duration
+	9,  // 16: gradnic.api.v1.InstallJobResponse.job:type_name -> gradnic.api.v1.Job
+	3,  // 17: gradnic.api.v1.AddWorkerRequest.worker:type_name -> gradnic.api.v1.WorkerSpec
+	9,  // 18: gradnic.api.v1.AddWorkerResponse.job:type_name -> gradnic.api.v1.Job
+	31, // 19: gradnic.api.v1.RenewLeaseResponse.expires:type_name -> google.protobuf.Timestamp
+	2,  // 20: gradnic.api.v1.WatchJobsResponse.change:type_name -> gradnic.api.v1.Change
+	9,  // 21: gradnic.api.v1.WatchJobsResponse.job:type_name -> gradnic.api.v1.Job
+	9,  // 22: gradnic.api.v1.GetJobResponse.job:type_name -> gradnic.api.v1.Job
+	9,  // 23: gradnic.api.v1.ListJobsResponse.jobs:type_name -> gradnic.api.v1.Job
+	8,  // 24: gradnic.api.v1.Pool.use:type_name -> gradnic.api.v1.SlotUse
+	25, // 25: gradnic.api.v1.ListSlotsResponse.pools:type_name -> gradnic.api.v1.Pool
+	3,  // 26: gradnic.api.v1.Group.members:type_name -> gradnic.api.v1.WorkerSpec
+	28, // 27: gradnic.api.v1.ListGroupsResponse.groups:type_name -> gradnic.api.v1.Group
+	10, // 28: gradnic.api.v1.JobService.InstallJob:input_type -> gradnic.api.v1.InstallJobRequest
+	12, // 29: gradnic.api.v1.JobService.AddWorker:input_type -> gradnic.api.v1.AddWorkerRequest
+	16, // 30: gradnic.api.v1.JobService.RenewLease:input_type -> gradnic.api.v1.RenewLeaseRequest
+	18, // 31: gradnic.api.v1.JobService.WatchJobs:input_type -> gradnic.api.v1.WatchJobsRequest
+	14, // 32: gradnic.api.v1.JobService.RemoveJob:input_type -> gradnic.api.v1.RemoveJobRequest
+	20, // 33: gradnic.api.v1.JobService.GetJob:input_type -> gradnic.api.v1.GetJobRequest
+	22, // 34: gradnic.api.v1.JobService.ListJobs:input_type -> gradnic.api.v1.ListJobsRequest
+	24, // 35: gradnic.api.v1.JobService.ListSlots:input_type -> gradnic.api.v1.ListSlotsRequest
+	27, // 36: gradnic.api.v1.JobService.ListGroups:input_type -> gradnic.api.v1.ListGroupsRequest
+	11, // 37: gradnic.api.v1.JobService.InstallJob:output_type -> gradnic.api.v1.InstallJobResponse
+	13, // 38: gradnic.api.v1.JobService.AddWorker:output_type -> gradnic.api.v1.AddWorkerResponse
+	17, // 39: gradnic.api.v1.JobService.RenewLease:output_type -> gradnic.api.v1.RenewLeaseResponse
+	19, // 40: gradnic.api.v1.JobService.WatchJobs:output_type -> gradnic.api.v1.WatchJobsResponse
+	15, // 41: gradnic.api.v1.JobService.RemoveJob:output_type -> gradnic.api.v1.RemoveJobResponse
+	21, // 42: gradnic.api.v1.JobService.GetJob:output_type -> gradnic.api.v1.GetJobResponse
+	23, // 43: gradnic.api.v1.JobService.ListJobs:output_type -> gradnic.api.v1.ListJobsResponse
+	26, // 44: gradnic.api.v1.JobService.ListSlots:output_type -> gradnic.api.v1.ListSlotsResponse
+	29, // 45: gradnic.api.v1.JobService.ListGroups:output_type -> gradnic.api.v1.ListGroupsResponse
+	37, // [37:46] is the sub-list for method output_type
+	28, // [28:37] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_gradnic_api_v1_job_proto_init() }
@@ -1986,7 +2193,7 @@ func file_gradnic_api_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradnic_api_v1_job_proto_rawDesc), len(file_gradnic_api_v1_job_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,131 @@
+package control
+
+import (
+	"fmt"
+	"reflect"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"gradnic/aggregation"
+	apiv1 "gradnic/control/api/v1"
+	"gradnic/dataplane"
+	"gradnic/wire/inet"
+)
+
+// This file is what jobs of the native protocol have of their own.
+
+// nativePayload is the bytes of values in a packet of 1500 bytes: less IPv4, UDP and the native header.
+const nativePayload = 1500 - 28 - 32
+
+func maxWorkers(protocol string) int {
+	if protocol == dataplane.ProtocolNative {
+		return dataplane.MaxNativeWorkers
+	}
+	return dataplane.MaxWorkers
+}
+
+func nativeFromProto(spec *dataplane.JobSpec, m *apiv1.NativeSpec) error {
+	n := &dataplane.NativeSpec{}
+	spec.Native = n
+	if m.GetNumber() >= 1<<16 {
+		return refuse(Invalid, "job.native.number", "%d: a job has a number from 1 to %d", m.GetNumber(), 1<<16-1)
+	}
+	n.ID = uint16(m.GetNumber())
+	for _, f := range []struct {
+		name, value string
+		set         func([]byte) error
+	}{
+		{"type", m.GetType(), n.Type.UnmarshalText}, {"op", m.GetOp(), n.Op.UnmarshalText},
+		{"order", m.GetOrder(), n.Order.UnmarshalText}, {"policy", m.GetPolicy(), n.Policy.UnmarshalText},
+	} {
+		if f.value == "" {
+			continue // the first of its names
+		}
+		if err := f.set([]byte(f.value)); err != nil {
+			return refuse(Invalid, "job.native."+f.name, "%v", err)
+		}
+	}
+	if d := m.GetDeadline(); d != nil {
+		if err := d.CheckValid(); err != nil {
+			return refuse(Invalid, "job.native.deadline", "%v", err)
+		}
+		n.Deadline = d.AsDuration()
+	}
+	if g := m.GetMulticast(); g != "" {
+		ip, err := inet.ParseAddr(g)
+		if err != nil || ip[0]>>4 != 14 {
+			return refuse(Invalid, "job.native.multicast", "%q: an IPv4 group, 224.0.0.0 to 239.255.255.255", g)
+		}
+		spec.Multicast = &dataplane.MulticastSpec{IP: ip}
+	}
+	return nil
+}
+
+func nativeToProto(m *apiv1.Job, j JobInfo) {
+	n := j.Native
+	if n == nil {
+		return
+	}
+	m.Spec.Native = &apiv1.NativeSpec{
+		Number: uint32(n.ID), Type: n.Type.String(), Op: n.Op.String(), Order: n.Order.String(), Policy: n.Policy.String(),
+		Deadline: durationpb.New(n.Deadline),
+	}
+	if j.Multicast != nil {
+		m.Spec.Native.Multicast = j.Multicast.IP.String()
+	}
+	if s := j.State; s != nil {
+		m.Native = &apiv1.NativeState{Epoch: s.Epoch, State: s.State, Ranks: ranksToProto(s.Ranks)}
+	}
+}
+
+// normalNative fills in the defaults of a native job.
+func normalNative(spec *dataplane.JobSpec) {
+	n := dataplane.NativeSpec{}
+	if spec.Native != nil {
+		n = *spec.Native
+	}
+	if n.Deadline == 0 {
+		n.Deadline = dataplane.DefaultDeadline
+	}
+	spec.Native = &n
+	if size := (aggregation.Spec{Elements: 1, Type: n.Type}).WireBytes(); spec.Elements == 0 && size > 0 {
+		spec.Elements = nativePayload / size
+	}
+}
+
+// number keeps the number that the data plane gave a native job, so that it has it again after a restart.
+func (j *Jobs) number(spec *dataplane.JobSpec) {
+	if spec.Native == nil {
+		return
+	}
+	if status, err := j.nic.Job(spec.Name); err == nil && status.Native != nil {
+		n := *spec.Native
+		n.ID = status.Native.ID
+		spec.Native = &n
+	}
+}
+
+// nativeDifference names what differs of two native jobs. No number means any.
+func nativeDifference(was, is dataplane.JobSpec) string {
+	if was.Native == nil || is.Native == nil {
+		return ""
+	}
+	a, b := *was.Native, *is.Native
+	if b.ID == 0 {
+		b.ID = a.ID
+	}
+	var g, h inet.Addr
+	if was.Multicast != nil {
+		g = was.Multicast.IP
+	}
+	if is.Multicast != nil {
+		h = is.Multicast.IP
+	}
+	switch {
+	case !reflect.DeepEqual(a, b):
+		return fmt.Sprintf("%v %v %v %v, deadline %v, number %d, not %v %v %v %v, %v, %d", a.Type, a.Op, a.Order, a.Policy, a.Deadline, a.ID, b.Type, b.Op, b.Order, b.Policy, b.Deadline, b.ID)
+	case g != h:
+		return fmt.Sprintf("multicast %v, not %v", g, h)
+	}
+	return ""
+}
