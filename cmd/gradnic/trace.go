@@ -44,6 +44,7 @@ func newTraceCmd() *cobra.Command {
 					if asJSON {
 						return json.NewEncoder(cmd.OutOrStdout()).Encode(f)
 					}
+					f.Time = f.Time.Local()
 					return show.TextTraced(cmd.OutOrStdout(), n, f)
 				})
 			})

@@ -124,7 +124,7 @@ func TextTraced(w io.Writer, n int, f dataplane.TraceFrame) error {
 	line := func(stage, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-10s  %s\n", stage, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintf(&b, "frame %d  %s  lane %d\n", n, f.Time.Local().Format(clock), f.Lane)
+	fmt.Fprintf(&b, "frame %d  %s  lane %d\n", n, f.Time.Format(clock), f.Lane)
 	from := ""
 	if f.From >= 0 {
 		from = fmt.Sprintf(", handed over by lane %d", f.From)

@@ -51,6 +51,12 @@ func frames() *apiv1.Frames {
 	return &apiv1.Frames{Total: 21, Free: 1, Fill: 2, Transmit: 3, Handoff: 4, Held: 11}
 }
 
+func stage(k uint64) []*apiv1.Stage {
+	return []*apiv1.Stage{
+		{Name: "receive", Frames: 640 * k, Batches: 20 * k, TimedFrames: 64, TimedNs: 1000 * k}, {Name: "parse", Frames: 640 * k, Batches: 10 * k}, {Name: "function"},
+	}
+}
+
 // Every view as a table and as JSON: keys are stable, and what scripts read is seen in a diff.
 func TestViews(t *testing.T) {
 	ports := PortsFrom(&apiv1.ListPortsResponse{Ports: []*apiv1.Port{
@@ -59,7 +65,7 @@ func TestViews(t *testing.T) {
 		{Name: "mem1", Kind: "mem", Index: 1, Queues: 1, Function: "sink", Counters: &apiv1.Counters{}, Kernel: &apiv1.KernelCounters{Error: "socket is gone"}},
 	}})
 	lanes := LanesFrom(&apiv1.ListLanesResponse{Lanes: []*apiv1.Lane{
-		{Index: 0, Cpu: 3, Counters: counters(), Frames: frames()}, {Index: 1, Cpu: -1, Counters: &apiv1.Counters{}, Frames: &apiv1.Frames{}},
+		{Index: 0, Cpu: 3, Counters: counters(), Frames: frames(), HandedOut: 5, HandedIn: 6, Time: &apiv1.LaneTime{LifeNs: 1000, BusyNs: 250, SpinNs: 125, SleepNs: 625}}, {Index: 1, Cpu: -1, Counters: &apiv1.Counters{}, Frames: &apiv1.Frames{}},
 	}})
 	sums := CountersFrom(&apiv1.GetCountersResponse{Counters: counters(), Frames: frames(), Kernel: kernel(), Taken: timestamppb.New(now)})
 	jobs := JobsFrom(&apiv1.ListJobsResponse{Jobs: []*apiv1.Job{job(), {Spec: &apiv1.JobSpec{Name: "z", Workers: 1}}}})
@@ -68,6 +74,19 @@ func TestViews(t *testing.T) {
 		{Job: "train", Size: 4, Members: []*apiv1.WorkerSpec{job().GetWorkers()[0].GetSpec(), job().GetWorkers()[2].GetSpec()}}, {Job: "z", Size: 1},
 	}})
 	nic := NICFrom(&apiv1.GetNICResponse{Mac: "02:67:0a:32:00:fe", Ipv4: "10.50.0.254", Version: "v1", Ports: 2, Lanes: 1, Jobs: 1})
+
+	stages := StagesFrom(&apiv1.ListStagesResponse{Total: stage(3), Lanes: []*apiv1.LaneStages{{Lane: 0, Stages: stage(1)}, {Lane: 1, Stages: stage(2)}}})
+	traced := TracedFrom(&apiv1.TracedFrame{
+		Time: timestamppb.New(now), Lane: 1, FromLane: 0, Port: "veth0", Length: 308, Job: "train", Rank: 1, Outcome: "completed", Verdict: "contributed",
+		Message: &apiv1.TracedMessage{Protocol: "switchml", Mac: "02:00:00:00:01:01", Ipv4: "10.50.0.2", UdpPort: 4000, ToUdpPort: 48864, Kind: "request", JobId: 3, Slot: 17, Set: 1, Tsi: "01000000", Elements: 64},
+		Seen:    []uint32{0, 1}, Lost: []*apiv1.Drop{{Reason: "port-unknown", Count: 2}},
+		Replies: []*apiv1.TracedReply{
+			{Rank: 0, Mac: "02:00:00:00:01:00", Ipv4: "10.50.0.1", UdpPort: 4000, Port: "veth0", Length: 308, Posted: true},
+			{Rank: -1, Mac: "01:00:5e:01:01:01", Ipv4: "239.1.1.1", UdpPort: 4001, Port: "veth1", Length: 308, Reason: "tx-full"},
+		},
+	})
+	unknown := TracedFrom(&apiv1.TracedFrame{Time: timestamppb.New(now), FromLane: -1, Rank: -1, Port: "veth0", Length: 60, Verdict: "drop", Reason: "unknown-job",
+		Message: &apiv1.TracedMessage{Protocol: "native", Kind: "contribution", Round: 9, Elements: 4}})
 
 	for _, v := range []struct {
 		name     string
@@ -82,6 +101,9 @@ func TestViews(t *testing.T) {
 		{"groups", groups, func(b *bytes.Buffer) error { return TableGroups(b, groups) }},
 		{"ports", ports, func(b *bytes.Buffer) error { return TablePorts(b, ports) }},
 		{"lanes", lanes, func(b *bytes.Buffer) error { return TableLanes(b, lanes) }},
+		{"stages", stages, func(b *bytes.Buffer) error { return TableStages(b, stages) }},
+		{"trace", traced, func(b *bytes.Buffer) error { return TextTraced(b, 1, traced) }},
+		{"trace-unknown", unknown, func(b *bytes.Buffer) error { return TextTraced(b, 2, unknown) }},
 		{"drops", DropsOf(sums), func(b *bytes.Buffer) error { return TableDrops(b, DropsOf(sums)) }},
 		{"counters", sums, func(b *bytes.Buffer) error { return TableCounters(b, sums) }},
 	} {
@@ -135,7 +157,7 @@ func TestRanks(t *testing.T) {
 func TestNothingIsNotNull(t *testing.T) {
 	for name, document := range map[string]any{
 		"jobs": JobsFrom(nil), "job": JobFrom(nil), "workers": WorkersOf(nil), "slots": PoolsFrom(nil), "groups": GroupsFrom(nil),
-		"ports": PortsFrom(nil), "lanes": LanesFrom(nil), "drops": DropsOf(CountersFrom(nil)),
+		"ports": PortsFrom(nil), "lanes": LanesFrom(nil), "stages": StagesFrom(nil), "trace": TracedFrom(nil), "drops": DropsOf(CountersFrom(nil)),
 	} {
 		b, err := json.Marshal(document)
 		if err != nil {
