@@ -155,7 +155,8 @@ func (l *lane) fromPeers() int {
 		for k := range in[:n] {
 			l.handedIn(other.id, in[k])
 		}
-		l.enter(stageParse, n)
+		l.clock.due--
+		l.enter(stageParse, b.n)
 		l.parse()
 		if l.traced() {
 			l.oneByOne(i)

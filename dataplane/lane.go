@@ -170,7 +170,7 @@ func (l *lane) round() bool {
 	}
 	work += l.flush()
 	if l.clock.on {
-		l.endSample(work > 0)
+		l.endSample()
 	}
 	return work > 0
 }

@@ -41,6 +41,8 @@ type stageClock struct {
 	on      bool
 	current stage
 	since   int64
+	frames  [numStages]uint64 // of the round that is timed
+	ns      [numStages]uint64
 
 	busy      bool
 	busySince int64
@@ -49,11 +51,14 @@ type stageClock struct {
 
 // tally counts n frames in a stage.
 func (l *lane) tally(s stage, n int) {
+	if n == 0 {
+		return
+	}
 	c := l.lane[lStages+int(s)*stageWords:][:stageWords:stageWords]
 	c[sFrames] += uint64(n)
 	c[sBatches]++
 	if l.clock.on {
-		c[sTimedFrames] += uint64(n)
+		l.clock.frames[s] += uint64(n)
 	}
 }
 
@@ -76,24 +81,32 @@ func (l *lane) clockTo(s stage) stage {
 	c := &l.clock
 	now := int64(time.Since(l.epoch))
 	before := c.current
-	l.lane[lStages+int(before)*stageWords+sTimedNS] += uint64(now - c.since)
+	c.ns[before] += uint64(now - c.since)
 	c.current, c.since = s, now
 	return before
 }
 
-// beginSample starts the watch. The round that follows may be empty; then it is not counted, and the next is timed.
+// beginSample starts the watch. The round that follows may have no batch; then it does not count, and the next is timed.
 func (l *lane) beginSample() {
-	l.clock.on = true
-	l.clock.current, l.clock.since = stageReceive, int64(time.Since(l.epoch))
+	c := &l.clock
+	c.on, c.due = true, 0
+	c.frames, c.ns = [numStages]uint64{}, [numStages]uint64{}
+	c.current, c.since = stageReceive, int64(time.Since(l.epoch))
 }
 
 // endSample stops the watch at the end of a round.
-func (l *lane) endSample(worked bool) {
-	if worked {
+func (l *lane) endSample() {
+	c := &l.clock
+	if c.due < 0 { // a batch came
 		l.clockTo(stageReceive)
-		l.clock.due = sampleEvery
+		for s := range c.ns {
+			w := l.lane[lStages+s*stageWords:]
+			w[sTimedFrames] += c.frames[s]
+			w[sTimedNS] += c.ns[s]
+		}
+		c.due += sampleEvery
 	}
-	l.clock.on = false
+	c.on = false
 }
 
 // beginBusy is called when a round had work after an idle one.

@@ -186,3 +186,50 @@ func TestTraceOfAnotherJobAndLoss(t *testing.T) {
 		t.Errorf("lost %d", tr.Lost())
 	}
 }
+
+// Native messages are followed too: by round, with the rank that they name, and the answer that goes out in the frame itself.
+func TestTraceNative(t *testing.T) {
+	for _, lanes := range []int{1, 2} {
+		cfg := testConfig()
+		cfg.Lanes = lanes
+		n, ws := nativeJob(t, cfg, JobSpec{Workers: 2, Slots: 8})
+		tr := startTrace(t, n, TraceOptions{Slot: 5, Job: "j", Count: 5})
+		send := func(r int, round uint32) TraceFrame {
+			mustSend(t, ws[r].port, ws[r].contribution(5, round, le32(1, 2, 3, int32(r))))
+			return tr.next(t)
+		}
+		f := send(0, 0)
+		if f.Message.Protocol != "native" || f.Message.Kind != "contribution" || f.Message.Round != 0 || f.Message.JobID != 1 || f.Message.MAC != workerMAC(0) ||
+			f.Message.Elements != 4 || f.Job != "j" || f.Rank != 0 || f.Outcome != "added" || !reflect.DeepEqual(f.Seen, []int{0}) || !reflect.DeepEqual(f.Waiting, []int{1}) {
+			t.Errorf("added: %+v", f)
+		}
+		f = send(1, 0)
+		if f.Outcome != "completed" || f.Verdict != "contributed" || f.Rank != 1 || len(f.Replies) != 2 || len(f.Waiting) != 0 {
+			t.Fatalf("completed: %+v", f)
+		}
+		ranks := map[int]bool{}
+		for _, r := range f.Replies {
+			ranks[r.Rank] = r.Posted && r.MAC == workerMAC(r.Rank) && r.Port == fmt.Sprintf("m%d", r.Rank) && r.Length > 60
+		}
+		if !ranks[0] || !ranks[1] {
+			t.Errorf("replies: %+v", f.Replies)
+		}
+		for _, w := range ws {
+			w.result(le32(2, 4, 6, 1), 0)
+		}
+		if f = send(0, 0); f.Outcome != "answered" || f.Verdict != "duplicate" || len(f.Replies) != 1 || f.Replies[0].Rank != 0 {
+			t.Errorf("answered: %+v", f)
+		}
+		if f = send(1, 7); f.Verdict != "drop" || f.Reason != "early-round" || len(f.Replies) != 0 || len(f.Seen) != 0 {
+			t.Errorf("early: %+v", f)
+		}
+		// From a station that the job does not know by this rank.
+		g := ws[0].contribution(5, 1, le32(1, 2, 3, 4))
+		g[11] = 77
+		mustSend(t, ws[0].port, g)
+		if f = tr.next(t); f.Verdict != "drop" || f.Reason != "unknown-worker" {
+			t.Errorf("stranger: %+v", f)
+		}
+		check(t, n)
+	}
+}
