@@ -48,7 +48,7 @@ func (j *Jobs) check(spec dataplane.JobSpec) error {
 			ranks[w.Rank] = i
 			continue
 		}
-		if err := j.checkOthers(field, w, spec.Name); err != nil {
+		if err := j.checkOthers(field, w, spec.Name, spec.Tenant); err != nil {
 			return err
 		}
 		ranks[w.Rank], addresses[w.IP] = i, w.Rank
@@ -84,9 +84,12 @@ type owner struct {
 	rank int
 }
 
-// checkOthers refuses a worker that belongs to a job of another name.
-func (j *Jobs) checkOthers(field string, w dataplane.WorkerSpec, job string) error {
+// checkOthers refuses a worker that belongs to a job of another name. What tenants call their jobs is theirs to know.
+func (j *Jobs) checkOthers(field string, w dataplane.WorkerSpec, job, tenant string) error {
 	if o, taken := j.owners[endpoint{w.MAC, w.IP}]; taken && o.job != job {
+		if r := j.records[o.job]; r != nil && tenant != "" && r.asked.Tenant != tenant {
+			return refuse(Exists, field, "%v %v is a worker of another tenant's job", w.MAC, w.IP)
+		}
 		return refuse(Exists, field, "%v %v is rank %d of job %s: a worker belongs to one job", w.MAC, w.IP, o.rank, o.job)
 	}
 	return nil

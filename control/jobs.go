@@ -37,9 +37,9 @@ type Jobs struct {
 	ip     inet.Addr
 	logger *slog.Logger
 
-	ports  []string     // names by index
-	store  *store.Store // nil: nothing is kept
-	now    func() time.Time
+	ports []string     // names by index
+	store *store.Store // nil: nothing is kept
+	now   func() time.Time
 
 	mu         sync.Mutex
 	records    map[string]*record
@@ -47,12 +47,13 @@ type Jobs struct {
 	lost       map[string]string  // jobs in the store that could not be installed, and why
 	watchers   map[*Watch]struct{}
 	generation uint64
+	limits     Limits
 }
 
 func newJobs(o Options) *Jobs {
 	cfg := o.NIC.Config()
 	j := &Jobs{
-		nic: o.NIC, mac: cfg.MAC, ip: cfg.IP, logger: o.Logger, store: o.Store, now: o.Now,
+		nic: o.NIC, mac: cfg.MAC, ip: cfg.IP, logger: o.Logger, store: o.Store, now: o.Now, limits: o.Limits,
 		records: map[string]*record{}, owners: map[endpoint]owner{}, lost: map[string]string{}, watchers: map[*Watch]struct{}{},
 	}
 	if j.now == nil {
@@ -73,6 +74,7 @@ type record struct {
 	generation uint64
 	lease      time.Duration // 0: for ever
 	expires    time.Time     // when lease is not 0
+	bytes      int64         // of its slots
 }
 
 // JobInfo is a job as the registry shows it.
@@ -150,6 +152,9 @@ func (j *Jobs) InstallFor(spec dataplane.JobSpec, origin Origin, lease time.Dura
 	} else if !errors.Is(err, dataplane.ErrNoJob) {
 		return false, fromDataplane("look for job "+spec.Name, err)
 	}
+	if err := j.admit(spec); err != nil {
+		return false, err
+	}
 	return true, j.install(spec, origin, lease)
 }
 
@@ -161,6 +166,9 @@ func (j *Jobs) Replace(spec dataplane.JobSpec, origin Origin) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.check(spec); err != nil {
+		return err
+	}
+	if err := j.admit(spec); err != nil {
 		return err
 	}
 	if err := j.remove(spec.Name, "replaced"); err != nil && !errors.Is(err, dataplane.ErrNoJob) {
@@ -210,7 +218,7 @@ func (j *Jobs) AddWorkerIf(job string, w dataplane.WorkerSpec, generation uint64
 			return false, refuse(Invalid, "worker.ipv4", "%v is rank %d of job %s already", w.IP, known.Rank, job)
 		}
 	}
-	if err := j.checkOthers("worker", w, job); err != nil {
+	if err := j.checkOthers("worker", w, job, status.Tenant); err != nil {
 		return false, err
 	}
 	if r != nil {
@@ -292,6 +300,7 @@ func (j *Jobs) install(spec dataplane.JobSpec, origin Origin, lease time.Duratio
 	if err := j.nic.InstallJob(spec); err != nil {
 		return fromDataplane("install job "+spec.Name, err)
 	}
+	j.number(&spec)
 	now := j.now()
 	r := &record{asked: spec, origin: origin, installed: now, generation: j.generation + 1}
 	r.renew(lease, now)
@@ -311,6 +320,10 @@ func (j *Jobs) install(spec dataplane.JobSpec, origin Origin, lease time.Duratio
 // own enters a record of a job that is installed.
 func (j *Jobs) own(r *record) {
 	j.records[r.asked.Name] = r
+	r.bytes, _ = j.nic.SlotBytes(r.asked) // no error: it is installed
+	if r.asked.Native != nil {
+		return // several jobs may have a station
+	}
 	for _, w := range slices.Concat(r.asked.Members, r.added) {
 		j.owners[endpoint{w.MAC, w.IP}] = owner{r.asked.Name, w.Rank}
 	}
@@ -344,7 +357,9 @@ func (j *Jobs) remove(name, why string) error {
 		delete(j.records, name)
 	}
 	j.logger.Info("job removed", "job", name, "why", why, "generation", j.generation)
-	j.tell(Removed, name, why)
+	if r != nil {
+		j.tellOf(Removed, name, r.asked.Tenant, why)
+	}
 	return nil
 }
 
@@ -364,6 +379,9 @@ func (j *Jobs) asked(name string) (dataplane.JobSpec, error) {
 func normal(spec dataplane.JobSpec) dataplane.JobSpec {
 	if spec.Protocol == "" {
 		spec.Protocol = dataplane.ProtocolSwitchML
+	}
+	if spec.Protocol == dataplane.ProtocolNative {
+		normalNative(&spec)
 	}
 	if spec.Elements == 0 {
 		spec.Elements = DefaultElements
@@ -394,5 +412,5 @@ func difference(was, is dataplane.JobSpec) string {
 	case !slices.Equal(was.Members, is.Members):
 		return "other members"
 	}
-	return ""
+	return nativeDifference(was, is)
 }

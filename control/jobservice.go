@@ -16,10 +16,17 @@ type jobService struct {
 	server *Server
 }
 
-func (s *jobService) InstallJob(_ context.Context, r *apiv1.InstallJobRequest) (*apiv1.InstallJobResponse, error) {
+func (s *jobService) InstallJob(ctx context.Context, r *apiv1.InstallJobRequest) (*apiv1.InstallJobResponse, error) {
 	ports := s.server.ports()
 	spec, err := jobSpecFromProto(r.GetSpec(), ports)
 	if err != nil {
+		return nil, err
+	}
+	caller, err := callerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := caller.own(s.server.jobs, &spec); err != nil {
 		return nil, err
 	}
 	lease, err := leaseFromProto(r.GetLease())
@@ -37,13 +44,17 @@ func (s *jobService) InstallJob(_ context.Context, r *apiv1.InstallJobRequest) (
 	return &apiv1.InstallJobResponse{Job: jobToProto(job, ports), Created: created}, nil
 }
 
-func (s *jobService) AddWorker(_ context.Context, r *apiv1.AddWorkerRequest) (*apiv1.AddWorkerResponse, error) {
+func (s *jobService) AddWorker(ctx context.Context, r *apiv1.AddWorkerRequest) (*apiv1.AddWorkerResponse, error) {
 	ports := s.server.ports()
 	w, err := workerFromProto("worker", r.GetWorker(), ports)
 	if err != nil {
 		return nil, err
 	}
-	created, err := s.server.jobs.AddWorkerIf(r.GetJob(), w, r.GetGeneration())
+	generation, err := s.pin(ctx, r.GetJob(), r.GetGeneration())
+	if err != nil {
+		return nil, err
+	}
+	created, err := s.server.jobs.AddWorkerIf(r.GetJob(), w, generation)
 	if err != nil {
 		return nil, err
 	}
@@ -54,15 +65,23 @@ func (s *jobService) AddWorker(_ context.Context, r *apiv1.AddWorkerRequest) (*a
 	return &apiv1.AddWorkerResponse{Job: jobToProto(job, ports), Created: created}, nil
 }
 
-func (s *jobService) RemoveJob(_ context.Context, r *apiv1.RemoveJobRequest) (*apiv1.RemoveJobResponse, error) {
-	if err := s.server.jobs.RemoveIf(r.GetName(), r.GetGeneration()); err != nil {
+func (s *jobService) RemoveJob(ctx context.Context, r *apiv1.RemoveJobRequest) (*apiv1.RemoveJobResponse, error) {
+	generation, err := s.pin(ctx, r.GetName(), r.GetGeneration())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.server.jobs.RemoveIf(r.GetName(), generation); err != nil {
 		return nil, err
 	}
 	return &apiv1.RemoveJobResponse{}, nil
 }
 
-func (s *jobService) RenewLease(_ context.Context, r *apiv1.RenewLeaseRequest) (*apiv1.RenewLeaseResponse, error) {
-	expires, err := s.server.jobs.Renew(r.GetName(), r.GetGeneration())
+func (s *jobService) RenewLease(ctx context.Context, r *apiv1.RenewLeaseRequest) (*apiv1.RenewLeaseResponse, error) {
+	generation, err := s.pin(ctx, r.GetName(), r.GetGeneration())
+	if err != nil {
+		return nil, err
+	}
+	expires, err := s.server.jobs.Renew(r.GetName(), generation)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +89,10 @@ func (s *jobService) RenewLease(_ context.Context, r *apiv1.RenewLeaseRequest) (
 }
 
 func (s *jobService) WatchJobs(_ *apiv1.WatchJobsRequest, stream grpc.ServerStreamingServer[apiv1.WatchJobsResponse]) error {
+	caller, err := callerOf(stream.Context())
+	if err != nil {
+		return err
+	}
 	w := s.server.jobs.Watch()
 	defer w.Close()
 	ports := s.server.ports()
@@ -83,8 +106,11 @@ func (s *jobService) WatchJobs(_ *apiv1.WatchJobsRequest, stream grpc.ServerStre
 			if !more {
 				return status.Errorf(codes.ResourceExhausted, "watch: more than %d changes behind: begin again", watchDepth)
 			}
+			if !caller.sees(e.Tenant) {
+				continue
+			}
 			m := &apiv1.WatchJobsResponse{Change: apiv1.Change(e.Change + 1), Name: e.Job, Generation: e.Generation, Why: e.Why}
-			if job, err := s.server.jobs.Get(e.Job); e.Change != Removed && err == nil {
+			if job, err := s.server.jobs.visible(caller, e.Job); e.Change != Removed && err == nil {
 				m.Job = jobToProto(job, ports)
 			}
 			if err := stream.Send(m); err != nil {
@@ -94,25 +120,33 @@ func (s *jobService) WatchJobs(_ *apiv1.WatchJobsRequest, stream grpc.ServerStre
 	}
 }
 
-func (s *jobService) GetJob(_ context.Context, r *apiv1.GetJobRequest) (*apiv1.GetJobResponse, error) {
-	job, err := s.server.jobs.Get(r.GetName())
+func (s *jobService) GetJob(ctx context.Context, r *apiv1.GetJobRequest) (*apiv1.GetJobResponse, error) {
+	caller, err := callerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	job, err := s.server.jobs.visible(caller, r.GetName())
 	if err != nil {
 		return nil, err
 	}
 	return &apiv1.GetJobResponse{Job: jobToProto(job, s.server.ports())}, nil
 }
 
-func (s *jobService) ListJobs(context.Context, *apiv1.ListJobsRequest) (*apiv1.ListJobsResponse, error) {
+func (s *jobService) ListJobs(ctx context.Context, _ *apiv1.ListJobsRequest) (*apiv1.ListJobsResponse, error) {
+	jobs, err := s.oneOrAll(ctx, "")
+	if err != nil {
+		return nil, err
+	}
 	ports := s.server.ports()
 	resp := &apiv1.ListJobsResponse{}
-	for _, job := range s.server.jobs.List() {
+	for _, job := range jobs {
 		resp.Jobs = append(resp.Jobs, jobToProto(job, ports))
 	}
 	return resp, nil
 }
 
-func (s *jobService) ListSlots(_ context.Context, r *apiv1.ListSlotsRequest) (*apiv1.ListSlotsResponse, error) {
-	jobs, err := s.oneOrAll(r.GetJob())
+func (s *jobService) ListSlots(ctx context.Context, r *apiv1.ListSlotsRequest) (*apiv1.ListSlotsResponse, error) {
+	jobs, err := s.oneOrAll(ctx, r.GetJob())
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +160,8 @@ func (s *jobService) ListSlots(_ context.Context, r *apiv1.ListSlotsRequest) (*a
 	return resp, nil
 }
 
-func (s *jobService) ListGroups(_ context.Context, r *apiv1.ListGroupsRequest) (*apiv1.ListGroupsResponse, error) {
-	jobs, err := s.oneOrAll(r.GetJob())
+func (s *jobService) ListGroups(ctx context.Context, r *apiv1.ListGroupsRequest) (*apiv1.ListGroupsResponse, error) {
+	jobs, err := s.oneOrAll(ctx, r.GetJob())
 	if err != nil {
 		return nil, err
 	}
@@ -143,13 +177,25 @@ func (s *jobService) ListGroups(_ context.Context, r *apiv1.ListGroupsRequest) (
 	return resp, nil
 }
 
-func (s *jobService) oneOrAll(name string) ([]JobInfo, error) {
-	if name == "" {
-		return s.server.jobs.List(), nil
+func (s *jobService) oneOrAll(ctx context.Context, name string) ([]JobInfo, error) {
+	caller, err := callerOf(ctx)
+	if err != nil {
+		return nil, err
 	}
-	job, err := s.server.jobs.Get(name)
+	if name == "" {
+		return s.server.jobs.visibleList(caller), nil
+	}
+	job, err := s.server.jobs.visible(caller, name)
 	if err != nil {
 		return nil, err
 	}
 	return []JobInfo{job}, nil
+}
+
+func (s *jobService) pin(ctx context.Context, name string, generation uint64) (uint64, error) {
+	caller, err := callerOf(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return s.server.jobs.pin(caller, name, generation)
 }

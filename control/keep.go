@@ -90,7 +90,7 @@ func (j *Jobs) restoreOne(kept *store.Record) error {
 	}
 	for _, w := range added {
 		field := fmt.Sprintf("added worker of rank %d", w.Rank)
-		if err := errorsOf(j.checkWorker(field, w, spec.Workers), j.checkOthers(field, w, spec.Name)); err != nil {
+		if err := errorsOf(j.checkWorker(field, w, spec.Workers), j.checkOthers(field, w, spec.Name, spec.Tenant)); err != nil {
 			return err
 		}
 	}

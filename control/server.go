@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -34,6 +36,10 @@ type Options struct {
 	// Store keeps the jobs that the API installs; nil: they end with the process. What is
 	// in it is installed by New.
 	Store *store.Store
+	// Limits are what jobs may take; zero: as much as there is.
+	Limits Limits
+	// TLS asks callers on TCP for certificates; nil: nobody is served there.
+	TLS *tls.Config
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 	// Logger takes every change and every failed call; nil discards.
@@ -74,14 +80,19 @@ func New(o Options) (*Server, error) {
 	if err := s.jobs.restore(); err != nil {
 		return nil, err
 	}
+	var door doorCredentials
+	if o.TLS != nil {
+		door.TransportCredentials = credentials.NewTLS(o.TLS)
+	}
 	s.grpc = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(128),
 		grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
-		grpc.UnaryInterceptor(Guard(o.Logger)),
-		grpc.StreamInterceptor(guardStream(o.Logger)),
+		grpc.Creds(door),
+		grpc.ChainUnaryInterceptor(Guard(o.Logger), authorizeUnary),
+		grpc.ChainStreamInterceptor(guardStream(o.Logger), authorizeStream),
 	)
 	apiv1.RegisterJobServiceServer(s.grpc, &jobService{server: s})
 	apiv1.RegisterNICServiceServer(s.grpc, &nicService{server: s})

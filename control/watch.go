@@ -19,6 +19,7 @@ const (
 type Event struct {
 	Change     Change
 	Job        string
+	Tenant     string
 	Generation uint64 // of the change; events come in this order
 	Why        string
 }
@@ -45,7 +46,7 @@ func (j *Jobs) Watch() *Watch {
 	slices.Sort(names)
 	w := &Watch{jobs: j, events: make(chan Event, len(names)+watchDepth)}
 	for _, name := range names {
-		w.events <- Event{Listed, name, j.records[name].generation, "there when the watch began"}
+		w.events <- Event{Listed, name, j.records[name].asked.Tenant, j.records[name].generation, "there when the watch began"}
 	}
 	j.watchers[w] = struct{}{}
 	return w
@@ -80,7 +81,15 @@ func (w *Watch) end() {
 // tell gives an event to all watches. It never waits: a change must not hang on who
 // watches it. j.mu is held.
 func (j *Jobs) tell(c Change, job, why string) {
-	e := Event{c, job, j.generation, why}
+	tenant := ""
+	if r := j.records[job]; r != nil {
+		tenant = r.asked.Tenant
+	}
+	j.tellOf(c, job, tenant, why)
+}
+
+func (j *Jobs) tellOf(c Change, job, tenant, why string) {
+	e := Event{c, job, tenant, j.generation, why}
 	for w := range j.watchers {
 		select {
 		case w.events <- e:

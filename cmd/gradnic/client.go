@@ -20,16 +20,18 @@ import (
 type apiFlags struct {
 	address string
 	timeout time.Duration
+	tls     control.TLSFiles
 }
 
 func (f *apiFlags) register(cmd *cobra.Command) {
 	cmd.PersistentFlags().StringVar(&f.address, "api", control.DefaultAddress(), "the NIC's API: path of its Unix socket, or tcp://HOST:PORT")
+	f.registerTLS(cmd.PersistentFlags())
 	cmd.PersistentFlags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for the NIC's answer")
 }
 
 // call connects, calls do, and turns gRPC's errors into lines for people.
 func (f *apiFlags) call(cmd *cobra.Command, do func(ctx context.Context, c *control.Client) error) error {
-	c, err := control.Dial(f.address)
+	c, err := control.DialTLS(f.address, f.tls)
 	if err != nil {
 		return usageErrorf("--api: %w", err)
 	}

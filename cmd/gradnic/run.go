@@ -41,6 +41,7 @@ type runFlags struct {
 	ip        inet.Addr
 	mode      xdp.Mode
 	netdev    netdevFlags
+	guard     guardFlags
 	logFormat string
 	logLevel  slog.Level
 }
@@ -130,9 +131,10 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 		"drop", "capabilities to give up once the NIC runs: none, healing (all but those that healing a port takes), all (ports do not heal then)")
 	f.BoolVar(&o.NIC.HugePages, "huge-pages", false, "take the frames' memory from huge pages")
 	f.Uint64Var(&o.NIC.Seed, "seed", 0, "where the random numbers of impairments start")
-	f.StringVar(&o.API, "api", control.DefaultAddress(), "where the API answers: path of a Unix socket, or tcp://HOST:PORT (nobody is asked who they are there)")
+	f.StringVar(&o.API, "api", control.DefaultAddress(), "where the API answers: path of a Unix socket; who may open it is an administrator")
 	f.StringVar(&o.SwitchML, "switchml", "", "answer as the SwitchML controller on HOST, HOST:PORT (port 50099 without one) or unix:PATH; off unless given")
 	f.IntVar(&o.SwitchMLSlots, "switchml-slots", 0, "slots of a SwitchML session (default 8192)")
+	r.guard.register(f, o)
 	f.StringVar(&o.Store, "store", "", "file that keeps installed jobs over restarts; without one they end with the process")
 	f.StringVar(&o.Metrics, "metrics", "", "show metrics for Prometheus and a status page on HOST:PORT or unix:PATH; off unless given")
 	f.BoolVar(&o.Pprof, "pprof", false, "show Go's profiles at the metrics address too")
@@ -153,6 +155,10 @@ func (r *runFlags) options() (daemon.Options, error) {
 	}
 	if r.logFormat != "text" && r.logFormat != "json" {
 		return o, usageErrorf("--log %q: legal are text and json", r.logFormat)
+	}
+	var err error
+	if o.Limits, err = r.guard.limits(); err != nil {
+		return o, err
 	}
 	o.NIC.MAC, o.NIC.IP, o.Version = r.mac, r.ip, buildVersion().Version
 	if o.NIC.MAC.IsZero() {

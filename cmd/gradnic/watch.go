@@ -55,12 +55,13 @@ func newWatchCmd() *cobra.Command {
 		RunE:  needVerb,
 	}
 	cmd.PersistentFlags().StringVar(&api.address, "api", control.DefaultAddress(), "the NIC's API: path of its Unix socket, or tcp://HOST:PORT")
+	api.registerTLS(cmd.PersistentFlags())
 	jobs := &cobra.Command{
 		Use:   "jobs",
 		Short: "Print a line for each job, and for each change, until SIGINT",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := control.Dial(api.address)
+			c, err := control.DialTLS(api.address, api.tls)
 			if err != nil {
 				return usageErrorf("--api: %w", err)
 			}

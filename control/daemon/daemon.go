@@ -9,6 +9,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,6 +45,10 @@ type Options struct {
 	SwitchML string
 	// SwitchMLSlots is the pool of a SwitchML session; 0: switchml.DefaultSlots.
 	SwitchMLSlots int
+	// TLS is where the API answers those who have certificates, beside API.
+	TLS TLS
+	// Limits are what jobs may take; zero: as much as there is.
+	Limits control.Limits
 	// Store is the file that keeps the API's jobs over restarts; empty: they end with the process.
 	Store string
 	// Metrics is HOST:PORT, or unix:PATH, where Prometheus and people with a browser
@@ -64,17 +69,33 @@ type Options struct {
 
 // Settings are the options that change while a daemon runs.
 type Settings struct {
-	StopTimeout time.Duration // as in Options
+	StopTimeout time.Duration  // as in Options
+	Limits      control.Limits // as in Options
 }
 
 // Settings are those of the options that change while a daemon runs.
-func (o Options) Settings() Settings { return Settings{StopTimeout: o.StopTimeout} }
+func (o Options) Settings() Settings { return Settings{StopTimeout: o.StopTimeout, Limits: o.Limits} }
 
 func (o *Options) apply(s Settings) {
-	o.StopTimeout = s.StopTimeout
+	o.StopTimeout, o.Limits = s.StopTimeout, s.Limits
 	if o.StopTimeout <= 0 {
 		o.StopTimeout = DefaultStopTimeout
 	}
+}
+
+// checkAPI refuses TCP, where nobody would be asked who they are.
+func checkAPI(address string) error {
+	if address == "" {
+		return nil
+	}
+	network, _, err := control.SplitAddress(address)
+	if err == nil && network != "unix" {
+		err = fmt.Errorf("address %s: on TCP the API asks for certificates: give the address as tls, with tls-cert, tls-key and tls-ca", address)
+	}
+	if err != nil {
+		return fmt.Errorf("API: %w", err)
+	}
+	return nil
 }
 
 // Check refuses options that can not run on any machine. It opens nothing: whether
@@ -83,10 +104,11 @@ func Check(o Options) error {
 	if _, err := dataplane.New(o.NIC, o.Ports...); err != nil {
 		return err
 	}
-	if o.API != "" {
-		if _, _, err := control.SplitAddress(o.API); err != nil {
-			return fmt.Errorf("API: %w", err)
-		}
+	if err := checkAPI(o.API); err != nil {
+		return err
+	}
+	if err := o.TLS.check(); err != nil {
+		return err
 	}
 	if o.SwitchML != "" && !strings.HasPrefix(o.SwitchML, "unix:") {
 		if _, err := switchMLAddress(o.SwitchML); err != nil {
@@ -110,7 +132,7 @@ type Status struct {
 	Ports         []dataplane.PortSnapshot
 	Lanes         int
 	API, SwitchML net.Addr // nil: off
-	Metrics       net.Addr // nil: off
+	TLS, Metrics  net.Addr // nil: off
 }
 
 // Line is one line of name=value for people and scripts: "ready ip=10.50.0.254
@@ -129,6 +151,9 @@ func (s Status) Line() string {
 	}
 	if s.API != nil {
 		fmt.Fprintf(&b, " api=%s:%s", s.API.Network(), s.API)
+	}
+	if s.TLS != nil {
+		fmt.Fprintf(&b, " tls=%s:%s", s.TLS.Network(), s.TLS)
 	}
 	if s.SwitchML != nil {
 		fmt.Fprintf(&b, " switchml=%s:%s", s.SwitchML.Network(), s.SwitchML)
@@ -188,6 +213,7 @@ func Run(ctx context.Context, o Options) (err error) {
 			return err
 		case s := <-o.Reload:
 			o.apply(s)
+			doors.api.Jobs().SetLimits(o.Limits)
 		}
 	}
 }
@@ -213,6 +239,9 @@ func statusOf(nic *dataplane.NIC, d *doors) Status {
 	}
 	if d.switchmlListener != nil {
 		s.SwitchML = d.switchmlListener.Addr()
+	}
+	if d.tlsListener != nil {
+		s.TLS = d.tlsListener.Addr()
 	}
 	if d.metricsListener != nil {
 		s.Metrics = d.metricsListener.Addr()
@@ -249,6 +278,7 @@ func stopAll(ctx context.Context, d *doors, nic *dataplane.NIC, limit time.Durat
 type doors struct {
 	api              *control.Server
 	apiListener      net.Listener
+	tlsListener      net.Listener
 	switchml         *switchml.Server
 	switchmlListener net.Listener
 	metrics          *metrics.Server
@@ -269,8 +299,25 @@ func openDoors(ctx context.Context, nic *dataplane.NIC, o Options) (_ *doors, er
 			return nil, err
 		}
 	}
-	if d.api, err = control.New(control.Options{NIC: nic, Store: d.store, Version: o.Version, Logger: o.Logger}); err != nil {
+	if err := o.TLS.check(); err != nil {
 		return nil, err
+	}
+	var config *tls.Config
+	if o.TLS.Listen != "" {
+		if config, err = o.TLS.Server(); err != nil {
+			return nil, fmt.Errorf("TLS: %w", err)
+		}
+	}
+	if d.api, err = control.New(control.Options{NIC: nic, Store: d.store, TLS: config, Limits: o.Limits, Version: o.Version, Logger: o.Logger}); err != nil {
+		return nil, err
+	}
+	if err := checkAPI(o.API); err != nil {
+		return nil, err
+	}
+	if o.TLS.Listen != "" {
+		if d.tlsListener, err = o.TLS.listen(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if o.API != "" {
 		if d.apiListener, err = control.Listen(ctx, o.API); err != nil {
@@ -347,7 +394,7 @@ func switchMLAddress(s string) (string, error) {
 
 // answer starts the servers; the channel gives the first error of one.
 func (d *doors) answer() <-chan error {
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	serve := func(f func(net.Listener) error, l net.Listener) {
 		d.serving.Add(1)
 		go func() {
@@ -359,6 +406,9 @@ func (d *doors) answer() <-chan error {
 	}
 	if d.apiListener != nil {
 		serve(d.api.Serve, d.apiListener)
+	}
+	if d.tlsListener != nil {
+		serve(d.api.Serve, d.tlsListener)
 	}
 	if d.switchmlListener != nil {
 		serve(d.switchml.Serve, d.switchmlListener)
@@ -380,7 +430,7 @@ func (d *doors) shut(ctx context.Context) {
 	if d.api != nil {
 		d.api.Stop(ctx)
 	}
-	for _, l := range []net.Listener{d.apiListener, d.switchmlListener, d.metricsListener} {
+	for _, l := range []net.Listener{d.apiListener, d.tlsListener, d.switchmlListener, d.metricsListener} {
 		if l != nil {
 			_ = l.Close() // closed already when it was served
 		}

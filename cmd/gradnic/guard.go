@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"gradnic/control"
+	"gradnic/control/daemon"
+)
+
+// guardFlags are who may come in, and what they may take.
+type guardFlags struct {
+	quotas []string
+	memory string
+}
+
+func (g *guardFlags) register(f *pflag.FlagSet, o *daemon.Options) {
+	f.StringVar(&o.TLS.Listen, "tls", "", "answer the API on HOST:PORT to who shows a certificate; off unless given")
+	f.StringVar(&o.TLS.Cert, "tls-cert", "", "the NIC's certificate, a PEM file")
+	f.StringVar(&o.TLS.Key, "tls-key", "", "its key, a PEM file")
+	f.StringVar(&o.TLS.CA, "tls-ca", "", "the CA of those who may come in, a PEM file")
+	f.StringArrayVar(&g.quotas, "quota", nil, "what a tenant's jobs may take, as team-a=jobs:4,slots:4096,memory:64MiB; once for each, * for those not named")
+	f.StringVar(&g.memory, "slot-memory", "", "what the slots of all jobs may take, as 512MiB (default no bound)")
+}
+
+func (g *guardFlags) limits() (l control.Limits, err error) {
+	if g.memory != "" {
+		if l.Memory, err = control.ParseSize(g.memory); err != nil {
+			return l, usageErrorf("--slot-memory: %w", err)
+		}
+	}
+	for _, text := range g.quotas {
+		tenant, q, err := control.ParseQuota(text)
+		if err != nil {
+			return l, usageErrorf("--quota: %w", err)
+		}
+		if _, twice := l.Tenants[tenant]; twice {
+			return l, usageErrorf("--quota: tenant %s has two", tenant)
+		}
+		if l.Tenants == nil {
+			l.Tenants = map[string]control.Quota{}
+		}
+		l.Tenants[tenant] = q
+	}
+	return l, nil
+}
+
+// registerTLS adds the certificates that a client shows on TCP.
+func (f *apiFlags) registerTLS(flags *pflag.FlagSet) {
+	flags.StringVar(&f.tls.Cert, "tls-cert", os.Getenv("GRADNIC_TLS_CERT"), "certificate to show on TCP, a PEM file (GRADNIC_TLS_CERT)")
+	flags.StringVar(&f.tls.Key, "tls-key", os.Getenv("GRADNIC_TLS_KEY"), "its key, a PEM file (GRADNIC_TLS_KEY)")
+	flags.StringVar(&f.tls.CA, "tls-ca", os.Getenv("GRADNIC_TLS_CA"), "the CA of the NIC's certificate, a PEM file (GRADNIC_TLS_CA)")
+}

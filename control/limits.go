@@ -1,0 +1,162 @@
+package control
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gradnic/dataplane"
+)
+
+// EachTenant is the name under which Limits.Tenants has the quota of each tenant
+// that it does not name.
+const EachTenant = "*"
+
+// Quota is what the jobs of one tenant may take together. 0: no bound.
+type Quota struct {
+	Jobs   int
+	Slots  int   // each in two versions
+	Memory int64 // of slots, in bytes
+}
+
+// Limits are what jobs may take. They hold for jobs that come: those that are there
+// stay when limits shrink.
+type Limits struct {
+	// Memory bounds the slots of all jobs together, in bytes; 0: no bound.
+	Memory int64
+	// Tenants are the quotas by tenant. Jobs of nobody in particular have none.
+	Tenants map[string]Quota
+}
+
+// ParseQuota reads TENANT=jobs:N,slots:N,memory:SIZE, each part at most once and
+// in any order.
+func ParseQuota(s string) (tenant string, q Quota, err error) {
+	wrong := func(why string) (string, Quota, error) {
+		return "", Quota{}, fmt.Errorf("quota %q: %s: write TENANT=jobs:N,slots:N,memory:SIZE", s, why)
+	}
+	tenant, parts, ok := strings.Cut(s, "=")
+	if !ok || tenant != EachTenant && !jobName.MatchString(tenant) {
+		return wrong("no tenant, or no name")
+	}
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(parts, ",") {
+		what, value, _ := strings.Cut(part, ":")
+		if seen[what] {
+			return wrong(what + " is given twice")
+		}
+		seen[what] = true
+		var n int64
+		switch what {
+		case "jobs", "slots":
+			if n, err = strconv.ParseInt(value, 10, 32); err != nil || n < 1 {
+				return wrong(what + " is not a number from 1")
+			}
+		case "memory":
+			if n, err = ParseSize(value); err != nil {
+				return wrong(err.Error())
+			}
+		default:
+			return wrong(fmt.Sprintf("%q is not jobs, slots or memory", what))
+		}
+		switch what {
+		case "jobs":
+			q.Jobs = int(n)
+		case "slots":
+			q.Slots = int(n)
+		case "memory":
+			q.Memory = n
+		}
+	}
+	return tenant, q, nil
+}
+
+// ParseSize reads bytes: a number, or one with KiB, MiB or GiB.
+func ParseSize(s string) (int64, error) {
+	number, shift := s, 0
+	for i, unit := range []string{"KiB", "MiB", "GiB"} {
+		if n, ok := strings.CutSuffix(s, unit); ok {
+			number, shift = n, 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 1 || n > 1<<62>>shift {
+		return 0, fmt.Errorf("size %q: write bytes, or as 512KiB, 64MiB, 2GiB", s)
+	}
+	return n << shift, nil
+}
+
+// FormatSize writes bytes so that people see how many.
+func FormatSize(n int64) string {
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		if one := int64(1) << (30 - 10*i); n >= one {
+			return strconv.FormatFloat(float64(n)/float64(one), 'f', 1, 64) + " " + unit
+		}
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
+}
+
+// SetLimits replaces the limits.
+func (j *Jobs) SetLimits(l Limits) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.limits = l
+}
+
+// use is what jobs take together.
+type use struct {
+	jobs, slots int
+	memory      int64
+}
+
+// admit refuses a job for which there is no room, with the figures and what would
+// fit. A job of the same name does not count: it would go. j.mu is held.
+func (j *Jobs) admit(spec dataplane.JobSpec) error {
+	if j.limits.Memory == 0 && len(j.limits.Tenants) == 0 {
+		return nil
+	}
+	bytes, err := j.nic.SlotBytes(spec)
+	if err != nil {
+		return fromDataplane("memory of job "+spec.Name, err)
+	}
+	var all, own use
+	for name, r := range j.records {
+		if name == spec.Name {
+			continue
+		}
+		all.memory += r.bytes
+		if r.asked.Tenant == spec.Tenant {
+			own.jobs++
+			own.slots += r.asked.Slots
+			own.memory += r.bytes
+		}
+	}
+	if err := fits(spec, bytes, "all jobs", all.memory, j.limits.Memory); err != nil {
+		return err
+	}
+	if spec.Tenant == "" {
+		return nil
+	}
+	q, named := j.limits.Tenants[spec.Tenant]
+	if !named {
+		q = j.limits.Tenants[EachTenant]
+	}
+	whose := "tenant " + spec.Tenant
+	if q.Jobs != 0 && own.jobs+1 > q.Jobs {
+		return refuse(Exhausted, "job.tenant", "%s has %d of %d jobs: remove one first", whose, own.jobs, q.Jobs)
+	}
+	if q.Slots != 0 && own.slots+spec.Slots > q.Slots {
+		return refuse(Exhausted, "job.slots", "%d slots: %s has %d of %d: %d would fit", spec.Slots, whose, own.slots, q.Slots, max(0, q.Slots-own.slots))
+	}
+	return fits(spec, bytes, whose, own.memory, q.Memory)
+}
+
+// fits refuses slots for which there is no memory left.
+func fits(spec dataplane.JobSpec, bytes int64, whose string, have, limit int64) error {
+	if limit == 0 || have+bytes <= limit {
+		return nil
+	}
+	room := max(0, limit-have) * int64(spec.Slots) / bytes
+	// A pool has some bytes beside its slots: one slot less is sure to fit.
+	return refuse(Exhausted, "job.slots", "%d slots of %d elements take %s: %s: %s of %s in use: %d slots would fit",
+		spec.Slots, spec.Elements, FormatSize(bytes), whose, FormatSize(have), FormatSize(limit), max(0, room-1))
+}
