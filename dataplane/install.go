@@ -380,6 +380,7 @@ func (n *NIC) status(j *job) JobStatus {
 		results, resent      uint64
 		wrapped              uint64
 		state                *NativeStatus
+		group                *multicast.Group
 	}
 	shares := make([]share, len(n.lanes))
 	n.onLanes(func(l *lane) {
@@ -397,7 +398,7 @@ func (n *NIC) status(j *job) JobStatus {
 		})
 		s.results, s.resent, s.wrapped = lj.results, lj.resent, lj.pool.Wrapped()
 		if lj.native != nil && lj.native.lead != nil {
-			s.state = lj.nativeStatus()
+			s.state, s.group = lj.nativeStatus(), lj.group
 		}
 	})
 
@@ -413,6 +414,14 @@ func (n *NIC) status(j *job) JobStatus {
 	}
 	st.Use.Total = j.spec.Slots * aggregation.Versions
 	st.State = shares[0].state
+	if g := shares[0].group; g != nil { // it has those that were learned, too
+		for r := range st.Status {
+			if m, ok := g.Member(r); ok {
+				w := &st.Status[r]
+				w.MAC, w.IP, w.Port, w.Known = m.MAC, m.IP, m.Port, true
+			}
+		}
+	}
 	missing := make([]bool, j.spec.Workers)
 	for _, s := range shares {
 		st.Use.Waiting += s.collecting

@@ -23,6 +23,8 @@ func newWorkerCmd() *cobra.Command {
 		controller string
 		saturate   bool
 		output     outputFlags
+		protocol   string
+		forNative  nativeFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "worker --controller ADDRESS --rank R --workers N --ip ADDRESS (--input FILE | --random COUNT)",
@@ -35,6 +37,13 @@ func newWorkerCmd() *cobra.Command {
 			"  gradnic worker --controller 10.1.0.254 --rank 1 --workers 2 --ip 10.50.0.2 --input 'grad-w{rank}.npy' --output sum.npy",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch protocol {
+			case "switchml":
+			case "native":
+				return forNative.run(cmd, &o, ip, &output)
+			default:
+				return usageErrorf("--protocol %q: legal are switchml and native", protocol)
+			}
 			w := &o.Worker
 			switch {
 			case controller == "":
@@ -57,9 +66,11 @@ func newWorkerCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&protocol, "protocol", "switchml", "switchml or native")
+	forNative.register(cmd)
 	f.StringVar(&controller, "controller", "", "SwitchML's controller: host, host:port (port "+switchmlPort+" if left out) or unix:///path")
 	f.IntVar(&o.Worker.Rank, "rank", 0, "rank of this worker, 0 to workers-1")
-	f.IntVar(&o.Worker.Workers, "workers", 0, "number of workers, 1 to 32")
+	f.IntVar(&o.Worker.Workers, "workers", 0, "number of workers, 1 to 32; native: 0 takes the job's")
 	f.Var(textFlag{set: func(s string) error { return ip.UnmarshalText([]byte(s)) }, typing: "address"}, "ip", "this worker's IPv4 address")
 	f.Var(textFlag{set: func(s string) error { return mac.UnmarshalText([]byte(s)) }, typing: "mac"}, "mac", "this worker's MAC address; left out: that of the interface that has --ip")
 	f.IntVar(&o.Worker.Port, "udp-port", worker.DefaultPort, "UDP port, the first of one a thread; the same at all workers")
@@ -67,7 +78,7 @@ func newWorkerCmd() *cobra.Command {
 	f.IntSliceVar(&o.Random, "random", nil, "lengths of random arrays, one row of the table each")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the random arrays, the same at all workers")
 	f.StringVar(&o.Output, "output", "", "write the last sum to this .npy file")
-	f.StringVar(&o.Type, "type", "", "int32 or float32; left out: the file's, float32 for random arrays")
+	f.StringVar(&o.Type, "type", "", "int32 or float32; left out: the file's, float32 for random arrays; native: what the job must have")
 	f.IntVar(&o.Iterations, "iters", 5, "all-reduces to time")
 	f.IntVar(&o.Warmup, "warmup", 1, "all-reduces before those")
 	f.IntVar(&o.Worker.Elements, "elements", worker.DefaultElements, "elements a packet: 64 or 256")

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gradnic/internal/allreduce"
+	"gradnic/internal/netlab"
+	"gradnic/internal/netlab/netlabtest"
+)
+
+func TestNativeWorkerUsage(t *testing.T) {
+	for line, says := range map[string]string{
+		"worker --protocol x":                                                        "legal are switchml and native",
+		"worker --protocol native":                                                   "--nic is missing",
+		"worker --protocol native --nic 10.0.0.9":                                    "--ip is missing",
+		"worker --protocol native --nic 10.0.0.9 --ip 10.0.0.1":                      "nothing to reduce",
+		"worker --protocol native --nic 10.0.0.9 --ip 10.0.0.1 --controller x":       "not for protocol native",
+		"worker --protocol native --nic 10.0.0.9 --ip 10.0.0.1 --random 5 --op half": "legal are sum, mean, min, max",
+		"worker --protocol native --nic 10.0.0.9 --ip 10.0.0.1 --random 5 --order x": "legal are arrival, ranked",
+		"worker --protocol native --nic 10.0.0.9 --ip 10.0.0.1 --random 5 --type f":  "legal are int32",
+		"demo --type int7":              "legal are all",
+		"demo --type int8 --shuffles 0": "at least 1",
+	} {
+		t.Run(line, func(t *testing.T) {
+			gradnic(t, "", strings.Fields(line)...).want(t, exitUsage, says)
+		})
+	}
+}
+
+// The built binary as NIC, as who installs a job, and as three workers of the native protocol.
+func TestNativeBinary(t *testing.T) {
+	lab := netlabtest.New(t, "clin")
+	dir := t.TempDir()
+	binary, api := filepath.Join(dir, "gradnic"), filepath.Join(dir, "api.sock")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	const workers = 3
+	nicNS := netlabtest.Namespace(t, lab, "nic")
+	var spaces []*netlab.NS
+	args := []string{"run", "--ip", "10.50.0.254", "--api", api}
+	for r := range workers {
+		port := fmt.Sprintf("p%d", r)
+		ns := netlabtest.Namespace(t, lab, fmt.Sprintf("w%d", r))
+		netlabtest.Veth(t, lab, netlab.End{NS: ns, Name: "eth0", Addr: fmt.Sprintf("10.50.0.%d/24", r+1)}, netlab.End{NS: nicNS, Name: port})
+		spaces = append(spaces, ns)
+		args = append(args, "--port", port)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	nic := nicNS.Command(ctx, binary, args...)
+	var log strings.Builder
+	nic.Stderr = &log
+	ready, err := nic.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nicNS.Start(nic); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = nic.Process.Signal(os.Interrupt)
+		if err := nic.Wait(); err != nil || t.Failed() {
+			t.Errorf("gradnic run: %v\n%s", err, log.String())
+		}
+	}()
+	line := make([]byte, 5)
+	if _, err := io.ReadFull(ready, line); err != nil || string(line) != "ready" {
+		t.Fatalf("the NIC said %q, %v\n%s", line, err, log.String())
+	}
+	go io.Copy(io.Discard, ready)
+
+	for number, job := range []string{"--type float32 --order ranked", "--type int8 --op max --multicast 239.1.1.1 --elements 1000"} {
+		name := fmt.Sprint("job", number)
+		install := append([]string{"install", "--api", api, "job", name, "--workers", "3", "--protocol", "native"}, strings.Fields(job)...)
+		for range 2 { // the second time it is there
+			if out, err := exec.CommandContext(ctx, binary, install...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %v\n%s", install, err, out)
+			}
+		}
+		var g sync.WaitGroup
+		for r := range workers {
+			g.Go(func() {
+				args := fmt.Sprintf("worker --protocol native --nic 10.50.0.254 --job %d --rank %d --ip 10.50.0.%d --random 0,1,10000 --iters 2 --check --deadline 20s -j", number+1, r, r+1)
+				cmd := spaces[r].Command(ctx, binary, strings.Fields(args)...)
+				var stdout, stderr strings.Builder
+				cmd.Stdout, cmd.Stderr = &stdout, &stderr
+				if err := spaces[r].Start(cmd); err != nil {
+					t.Error(err)
+					return
+				}
+				err := cmd.Wait()
+				var report allreduce.NativeReport
+				if jerr := json.Unmarshal([]byte(stdout.String()), &report); err != nil || jerr != nil || !report.OK || len(report.Rows) != 3 {
+					t.Errorf("rank %d: %v %v\n%s%s", r, err, jerr, stdout.String(), stderr.String())
+					return
+				}
+				for _, row := range report.Rows {
+					if row.Wrong != 0 || row.Bound != 0 {
+						t.Errorf("rank %d: %+v", r, row)
+					}
+				}
+			})
+		}
+		g.Wait()
+		out, err := exec.CommandContext(ctx, binary, "show", "--api", api, "job", name, "-j").CombinedOutput()
+		var doc struct {
+			Job struct {
+				Protocol string `json:"protocol"`
+				Joined   int    `json:"joined"`
+				Native   struct {
+					State  string `json:"state"`
+					Number int    `json:"number"`
+				} `json:"native"`
+			} `json:"job"`
+		}
+		j := &doc.Job
+		if err != nil || json.Unmarshal(out, &doc) != nil || j.Protocol != "native" || j.Joined != workers || j.Native.State != "ready" || j.Native.Number != number+1 {
+			t.Errorf("show: %v\n%s", err, out)
+		}
+	}
+}

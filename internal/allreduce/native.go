@@ -1,0 +1,420 @@
+package allreduce
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"gradnic/aggregation"
+	"gradnic/internal/ncclstyle"
+	"gradnic/internal/npy"
+	wire "gradnic/wire/native"
+	"gradnic/worker/native"
+)
+
+// NativeOptions say what a worker of the native protocol reduces.
+type NativeOptions struct {
+	Worker native.Config
+	// Type, Op and Order are what the job must have; "" takes what it has.
+	Type, Op, Order string
+	// Input is an .npy file of int32 or float32; "{rank}" in its name stands for the rank. Otherwise Random has the
+	// lengths of random arrays, made from Seed.
+	Input  string
+	Random []int
+	Seed   uint64
+	Output string // as Options.Output
+	// Iterations are timed and checked, after Warmup that are only checked.
+	Iterations, Warmup int
+	Check              bool
+	// Deadline bounds each all-reduce and joining; 0 waits as long as the job does.
+	Deadline time.Duration
+}
+
+// Validate says whether RunNative would take the options.
+func (o *NativeOptions) Validate() error {
+	base := Options{Input: o.Input, Random: o.Random, Iterations: o.Iterations, Warmup: o.Warmup, Deadline: o.Deadline, Check: o.Check}
+	base.Worker.Workers = 2
+	if err := base.Validate(); err != nil {
+		return err
+	}
+	if o.Type != "" {
+		if _, err := aggregation.ParseType(o.Type); err != nil {
+			return err
+		}
+	}
+	if o.Op != "" {
+		if _, err := aggregation.ParseOp(o.Op); err != nil {
+			return err
+		}
+	}
+	if o.Order != "" {
+		if _, err := aggregation.ParseOrder(o.Order); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NativeReport is what a run measured at this worker. Its JSON is documented in docs/json.md.
+type NativeReport struct {
+	OK      bool          `json:"ok"`
+	Error   string        `json:"error,omitempty"`
+	Rank    int           `json:"rank"`
+	Job     native.Job    `json:"job"`
+	Type    string        `json:"type"`
+	Op      string        `json:"op"`
+	Order   string        `json:"order"`
+	Checked bool          `json:"checked"`
+	Rows    []NativeRow   `json:"rows"`
+	Counts  native.Counts `json:"counts"`
+}
+
+// NativeRow is one array's length, over all iterations.
+type NativeRow struct {
+	Bytes    int64   `json:"size"`
+	Elements int64   `json:"count"`
+	TimeUs   float64 `json:"time_us"` // mean
+	AlgBW    float64 `json:"algbw_gbps"`
+	BusBW    float64 `json:"busbw_gbps"`
+	Wrong    int64   `json:"wrong"` // over all iterations and those that warmed up; -1 if not checked
+	MaxErr   float64 `json:"max_err"`
+	Bound    float64 `json:"bound"`
+	Flags    uint8   `json:"flags"` // of docs/protocol.md
+
+	table ncclstyle.Row
+}
+
+// RunNative joins the job and reduces. The report is there also with an error, and says how far it came.
+func RunNative(ctx context.Context, o NativeOptions) (*NativeReport, error) {
+	r := &NativeReport{Rank: o.Worker.Rank, Checked: o.Check, Rows: []NativeRow{}}
+	err := o.Validate()
+	if err == nil {
+		err = runNative(ctx, &o, r)
+	}
+	if err == nil {
+		for _, row := range r.Rows {
+			if row.Wrong > 0 {
+				err = fmt.Errorf("%d elements of the sums are wrong", row.Wrong)
+			}
+		}
+	}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	r.OK = err == nil
+	return r, err
+}
+
+func runNative(ctx context.Context, o *NativeOptions, r *NativeReport) (err error) {
+	joining, cancel := bounded(ctx, o.Deadline)
+	w, err := native.Join(joining, o.Worker)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		r.Counts = w.Counts()
+		err = errors.Join(err, w.Close())
+	}()
+	r.Job = w.Job()
+	r.Type, r.Op, r.Order = r.Job.Type.String(), r.Job.Op.String(), "arrival"
+	if r.Job.Ranked {
+		r.Order = "ranked"
+	}
+	for _, f := range []struct{ name, want, is string }{{"elements", o.Type, r.Type}, {"operation", o.Op, r.Op}, {"order", o.Order, r.Order}} {
+		if f.want != "" && f.want != f.is {
+			return fmt.Errorf("the job's %s: %s, not %s: install it so, or ask for what it is", f.name, f.is, f.want)
+		}
+	}
+	switch r.Job.Type {
+	case wire.Int32:
+		err = reduceNative[int32](ctx, o, r, w)
+	case wire.Int64:
+		err = reduceNative[int64](ctx, o, r, w)
+	case wire.Int8:
+		err = reduceNative[int8](ctx, o, r, w)
+	case wire.Float32:
+		err = reduceNative[float32](ctx, o, r, w)
+	case wire.Float64:
+		err = reduceNative[float64](ctx, o, r, w)
+	default:
+		err = reduceNative[uint16](ctx, o, r, w)
+	}
+	if err != nil {
+		return err
+	}
+	// Nobody leaves before all have everything. That one of them does not hear so any more is no error.
+	last, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, _ = native.Barrier(last, w)
+	return nil
+}
+
+func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+func reduceNative[T native.Element](ctx context.Context, o *NativeOptions, r *NativeReport, w *native.Worker) error {
+	lengths := o.Random
+	if o.Input != "" {
+		lengths = []int{-1}
+	}
+	var out []T
+	for _, n := range lengths {
+		every, err := nativeInputs[T](o, r, n)
+		if err != nil {
+			return err
+		}
+		mine := every[o.Worker.Rank]
+		n = len(mine)
+		out = make([]T, n)
+		size := r.Job.Type.Size()
+		row := NativeRow{Bytes: int64(n * size), Elements: int64(n), Wrong: -1}
+		if o.Check {
+			row.Wrong = 0
+		}
+		var total time.Duration
+		for i := range o.Warmup + o.Iterations {
+			clear(out)
+			one, cancel := bounded(ctx, o.Deadline)
+			stats, err := native.AllReduce(one, w, out, mine)
+			cancel()
+			if err != nil {
+				return err
+			}
+			row.Flags |= uint8(stats.Flags)
+			if i >= o.Warmup {
+				total += stats.Elapsed
+			}
+			if o.Check {
+				if err := checkNative(&row, r, out, every); err != nil {
+					return err
+				}
+			}
+		}
+		row.table = ncclstyle.Row{Bytes: row.Bytes, Elements: row.Elements, Type: r.Type, RedOp: r.Op, Ranks: r.Job.Workers, Time: total / time.Duration(o.Iterations), Wrong: row.Wrong}
+		row.TimeUs = float64(row.table.Time.Nanoseconds()) / 1e3
+		row.AlgBW, row.BusBW = row.table.AlgBW(), row.table.BusBW()
+		r.Rows = append(r.Rows, row)
+	}
+	if o.Output == "" {
+		return nil
+	}
+	switch v := any(out).(type) {
+	case []int32:
+		return npy.Save(o.Output, v)
+	case []float32:
+		return npy.Save(o.Output, v)
+	}
+	return fmt.Errorf("output file: only int32 and float32 can be written, not %s", r.Type)
+}
+
+// nativeInputs makes this rank's array, and with a check that of every rank, by rank.
+func nativeInputs[T native.Element](o *NativeOptions, r *NativeReport, n int) ([][]T, error) {
+	every := make([][]T, r.Job.Workers)
+	for rank := range every {
+		if rank != o.Worker.Rank && !o.Check {
+			continue
+		}
+		var err error
+		if o.Input == "" {
+			every[rank] = randomNative[T](r.Job.Type, o.Seed, rank, n)
+		} else if every[rank], err = nativeFile[T](inputOf(o.Input, rank)); err != nil {
+			return nil, err
+		}
+		if o.Check && len(every[rank]) != len(every[0]) {
+			return nil, fmt.Errorf("rank %d has %d elements, rank 0 has %d: all-reduce needs arrays of one length", rank, len(every[rank]), len(every[0]))
+		}
+	}
+	return every, nil
+}
+
+func nativeFile[T native.Element](path string) ([]T, error) {
+	var v any
+	var err error
+	var zero T
+	switch any(zero).(type) {
+	case int32:
+		v, err = npy.Load[int32](path)
+	case float32:
+		v, err = npy.Load[float32](path)
+	default:
+		err = fmt.Errorf("%s: files hold int32 or float32: the job's elements are %T", path, zero)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v.([]T), nil
+}
+
+// randomNative makes integers over their whole range, and floats from a normal distribution.
+func randomNative[T native.Element](t wire.Type, seed uint64, rank, n int) []T {
+	r := rand.New(rand.NewPCG(seed, uint64(rank)<<40^uint64(n)))
+	out := make([]T, n)
+	switch v := any(out).(type) {
+	case []int32:
+		for i := range v {
+			v[i] = int32(r.Uint32())
+		}
+	case []int64:
+		for i := range v {
+			v[i] = int64(r.Uint64())
+		}
+	case []int8:
+		for i := range v {
+			v[i] = int8(r.Uint32())
+		}
+	case []float32:
+		for i := range v {
+			v[i] = float32(r.NormFloat64())
+		}
+	case []float64:
+		for i := range v {
+			v[i] = r.NormFloat64()
+		}
+	case []uint16:
+		for i := range v {
+			bits := math.Float32bits(float32(r.NormFloat64()))
+			if v[i] = uint16(bits >> 16); t == wire.Float16 { // the same in 5 bits of exponent and 10 of significand
+				exp := int(bits>>23&255) - 127 + 15
+				v[i] = uint16(bits>>31)<<15 | uint16(min(max(exp, 1), 30))<<10 | uint16(bits>>13&1023)
+			}
+		}
+	}
+	return out
+}
+
+// checkNative compares a result with what the workers' values give by rank: to the bit, or for floats in order of arrival
+// within twice the bound of any order.
+func checkNative[T native.Element](row *NativeRow, r *NativeReport, got []T, every [][]T) error {
+	j := r.Job
+	spec := aggregation.Spec{
+		Rule: aggregation.Rounds, Workers: len(every), Slots: 1, Type: aggregation.Type(j.Type), Op: aggregation.Op(j.Op),
+		ByteOrder: aggregation.LittleEndian, Order: aggregation.Ranked,
+	}
+	if j.Saturate {
+		spec.Policy = aggregation.Saturate
+	}
+	size := j.Type.Size()
+	for lo := 0; lo < len(got); lo += aggregation.MaxElements {
+		hi := min(lo+aggregation.MaxElements, len(got))
+		spec.Elements = hi - lo
+		parts := make([][]byte, len(every))
+		magnitudes := make([]float64, hi-lo)
+		for rank := range every {
+			parts[rank] = nativeBytes(every[rank][lo:hi])
+			for i := range magnitudes {
+				magnitudes[i] += math.Abs(nativeValue(j.Type, parts[rank][i*size:]))
+			}
+		}
+		want := make([]byte, (hi-lo)*size)
+		if _, err := aggregation.Reference(spec, parts, want); err != nil {
+			return err
+		}
+		bounds := make([]float64, hi-lo)
+		if !j.Ranked && spec.Type >= aggregation.Float32 {
+			spec.Bound(bounds, magnitudes, len(every))
+		}
+		is := nativeBytes(got[lo:hi])
+		for i, b := range bounds {
+			row.Bound = max(row.Bound, 2*b)
+			x, y := is[i*size:(i+1)*size], want[i*size:(i+1)*size]
+			if string(x) == string(y) {
+				continue
+			}
+			off := math.Abs(nativeValue(j.Type, x) - nativeValue(j.Type, y))
+			if !(off <= 2*b) || off == 0 && b == 0 {
+				row.Wrong++
+				off = min(off, math.MaxFloat64)
+			}
+			row.MaxErr = max(row.MaxErr, off)
+		}
+	}
+	return nil
+}
+
+func nativeBytes[T native.Element](v []T) []byte {
+	b, err := binary.Append(nil, binary.LittleEndian, v)
+	if err != nil {
+		panic(err) // all of T have a fixed size
+	}
+	return b
+}
+
+// nativeValue is an element as a number.
+func nativeValue(t wire.Type, b []byte) float64 {
+	switch t {
+	case wire.Int8:
+		return float64(int8(b[0]))
+	case wire.Int32:
+		return float64(int32(binary.LittleEndian.Uint32(b)))
+	case wire.Int64:
+		return float64(int64(binary.LittleEndian.Uint64(b)))
+	case wire.Float32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	case wire.Float64:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b))
+	case wire.BFloat16:
+		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
+	}
+	h := binary.LittleEndian.Uint16(b)
+	v := math.Ldexp(float64(1024+int(h&1023)), int(h>>10&31)-25)
+	switch h >> 10 & 31 {
+	case 0:
+		v = math.Ldexp(float64(h&1023), -24)
+	case 31:
+		if v = math.Inf(1); h&1023 != 0 {
+			v = math.NaN()
+		}
+	}
+	if h>>15 == 1 {
+		v = -v
+	}
+	return v
+}
+
+// Table writes the report for people.
+func (r *NativeReport) Table(w io.Writer) error {
+	p := &printer{w: w}
+	p.printf("# rank %d of %d, native protocol, %s of %s, order %s, %d elements a packet, %d slots\n", r.Rank, r.Job.Workers, r.Op, r.Type, r.Order, r.Job.Elements, r.Job.Slots)
+	p.do(ncclstyle.WriteHeader(w))
+	for _, row := range r.Rows {
+		p.do(row.table.Write(w))
+	}
+	c := r.Counts
+	p.printf("# packets %d, resent %d (%d timeouts); ignored: %d duplicate, %d stale, %d foreign; socket errors %d\n", c.Packets, c.Resent, c.Timeouts, c.Duplicates, c.Stale, c.Foreign, c.Socket)
+	if c.Epochs > 1 {
+		p.printf("# the network lost its memory %d times: %d results supplied, %d relayed\n", c.Epochs-1, c.Supplied, c.Relayed)
+	}
+	for _, row := range r.Rows {
+		if flags := flagNames(wire.Flags(row.Flags)); flags != "" {
+			p.printf("# %d: the results are %s\n", row.Elements, flags)
+		}
+		if r.Checked && row.Bound > 0 {
+			p.printf("# %d: largest error %.3g, bound %.3g\n", row.Elements, row.MaxErr, row.Bound)
+		}
+	}
+	return p.err
+}
+
+func flagNames(f wire.Flags) string {
+	var names []string
+	for _, n := range []struct {
+		f wire.Flags
+		s string
+	}{{wire.FlagPartial, "PARTIAL"}, {wire.FlagSaturated, "SATURATED"}, {wire.FlagNonFinite, "NOT FINITE"}, {wire.FlagWrapped, "WRAPPED"}} {
+		if f&n.f != 0 {
+			names = append(names, n.s)
+		}
+	}
+	return strings.Join(names, " and ")
+}
