@@ -72,7 +72,12 @@ func (l *lane) runFunction(port int) {
 	case Sink:
 		l.enter(stageFunction, b.n)
 		for i := range b.n {
-			l.freeFrame(i)
+			l.release(b.desc[i].Addr)
+		}
+		for i := 0; l.chains != nil && i < b.n; i++ {
+			for _, d := range b.tail(i) {
+				l.release(d.Addr)
+			}
 		}
 		l.counts[port][cPassed] += uint64(b.n)
 	case Forward:

@@ -26,6 +26,17 @@
 // integers of the lane, published together under a sequence lock, and always before a lane goes idle; [NIC.Snapshot]
 // reads what was published.
 //
+// # Large frames
+//
+// A frame larger than a chunk is a chain of descriptors that follow each other (chain.go). It is one frame for every
+// function and counter; protocols see a contiguous copy. A NIC whose frames all fit into a chunk has none of this.
+//
+// # Healing
+//
+// A supervisor looks at the netdevs five times a second. A netdev that is gone, was made again, or has other queues gets
+// new sockets on the same memory while the lanes run (rebuild.go); [PortSnapshot] says how a port is. docs/ports.md has
+// what heals and what does not.
+//
 // # Accounting
 //
 // Every received frame is counted once: contributed, duplicate, answered, passed, in flight, or dropped under one

@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/link"
 	"github.com/safchain/ethtool"
 
 	"gradnic/internal/netlab"
 	"gradnic/internal/netlab/netlabtest"
+	"gradnic/xdp"
 )
 
 // logLines collects what a NIC says.
@@ -323,6 +325,74 @@ func TestHealBroken(t *testing.T) {
 	l.delete(t, 0)
 	waitState(t, n, 0, StateDown, "does not exist")
 	l.create(t, 0, 2)
+	waitState(t, n, 0, StateUp, "")
+	waitWorks(t, openRaw(t, l.workers[0], "w"), 0)
+	check(t, n)
+}
+
+// TestHealProgram: a netdev that comes back with somebody else's program stays broken by that program's name until it goes;
+// the NIC's own program, taken away by force, comes back.
+func TestHealProgram(t *testing.T) {
+	l, n, log := healLab(t, 1, 1, 1)
+	nl := l.nic.Netlink()
+	w := openRaw(t, l.workers[0], "w")
+	waitWorks(t, w, 0)
+
+	it := new(link.Iterator)
+	own := linkProgram(t, l.nic, "p0")
+	detached := false
+	for it.Next() && !detached {
+		if info, err := it.Link.Info(); err == nil && uint32(info.Program) == own {
+			detached = true
+			if err := it.Link.(interface{ Detach() error }).Detach(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	it.Close()
+	if !detached {
+		t.Fatal("the NIC's program has no link")
+	}
+	until := time.Now().Add(2 * time.Second)
+	for n.Snapshot().Ports[0].Rebuilds == 0 && time.Now().Before(until) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	waitState(t, n, 0, StateUp, "")
+	waitWorks(t, w, 0)
+
+	l.delete(t, 0)
+	waitState(t, n, 0, StateDown, "does not exist")
+	netlabtest.Veth(t, l.Lab, netlab.End{NS: l.workers[0], Name: "w", MAC: workerMAC(0).String()}, netlab.End{NS: l.nic, Name: "x0"})
+	x, err := nl.LinkByName("x0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var other *xdp.Steering
+	if err := l.nic.Do(func() (err error) {
+		other, err = xdp.Attach(xdp.AttachOptions{IfIndex: x.Attrs().Index})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{nl.LinkSetDown(x), nl.LinkSetName(x, "p0"), nl.LinkSetUp(x)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := waitState(t, n, 0, StateBroken, "XDP program")
+	if !strings.Contains(p.Why, fmt.Sprintf("id %d", other.ProgramID())) {
+		t.Errorf("the program is not named: %s", p.Why)
+	}
+	time.Sleep(2 * healRetry)
+	if got := log.with("port broken"); len(got) != 1 {
+		t.Errorf("%d lines: %s", len(got), got)
+	}
+	if id := linkProgram(t, l.nic, "p0"); id != other.ProgramID() {
+		t.Fatalf("somebody else's program was replaced by %d", id)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
 	waitState(t, n, 0, StateUp, "")
 	waitWorks(t, openRaw(t, l.workers[0], "w"), 0)
 	check(t, n)
