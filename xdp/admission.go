@@ -17,15 +17,24 @@ type limits struct {
 	lockAny   bool   // CAP_IPC_LOCK: pinned memory is not charged
 }
 
-// admit refuses a UMEM that the kernel would refuse later, or that would drive the
-// machine out of memory: its pages are pinned and cannot be swapped.
-func admit(size uint64, get func(size uint64) (limits, error)) error {
+// admitMemory refuses a UMEM that would drive the machine out of memory.
+func admitMemory(size uint64, get func(size uint64) (limits, error)) error {
 	l, err := get(size)
 	if err != nil {
 		return fmt.Errorf("umem: %d bytes: %w", size, err)
 	}
 	if size > l.available {
 		return fmt.Errorf("umem: %d bytes: only %d bytes of memory are available: %w", size, l.available, unix.ENOMEM)
+	}
+	return nil
+}
+
+// admitLock refuses a registration that the kernel would refuse: registered pages
+// are pinned, cannot be swapped and are charged. Memory without sockets is not.
+func admitLock(size uint64, get func(size uint64) (limits, error)) error {
+	l, err := get(size)
+	if err != nil {
+		return fmt.Errorf("umem: %d bytes: %w", size, err)
 	}
 	if !l.lockAny && size > l.memlock {
 		return fmt.Errorf("umem: %d bytes: RLIMIT_MEMLOCK is %d: raise it (ulimit -l, LimitMEMLOCK=) or grant CAP_IPC_LOCK: %w", size, l.memlock, unix.ENOMEM)

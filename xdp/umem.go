@@ -92,14 +92,14 @@ func (o *UMEMOptions) check() (bytes uint64, err error) {
 }
 
 // NewUMEM reserves the memory. It is registered with the kernel, and so pinned and
-// charged to RLIMIT_MEMLOCK, when the first socket is opened; whether that can work
-// is checked here, against the memory that is available and against the limit.
+// charged to RLIMIT_MEMLOCK, when the first socket is opened: the limit is looked at
+// then, the memory that is available here.
 func NewUMEM(o UMEMOptions) (*UMEM, error) {
 	size, err := o.check()
 	if err != nil {
 		return nil, err
 	}
-	if err := admit(size, systemLimits); err != nil {
+	if err := admitMemory(size, systemLimits); err != nil {
 		return nil, err
 	}
 	u := &UMEM{
@@ -209,6 +209,9 @@ func (u *UMEM) register(fd int) error {
 		Len:      uint64(u.chunks) * uint64(u.chunkSize),
 		Size:     uint32(u.chunkSize),
 		Headroom: uint32(u.headroom),
+	}
+	if err := admitLock(reg.Len, systemLimits); err != nil {
+		return err
 	}
 	err := setsockoptUmemReg(fd, &reg)
 	// What a closed socket had pinned is taken off the account a moment later.
