@@ -64,3 +64,35 @@ func TestWriteFileAndMarkdown(t *testing.T) {
 		t.Errorf("no line %q in\n%s", want, md.String())
 	}
 }
+
+func TestReplaceIn(t *testing.T) {
+	r := New("make bench-x")
+	r.Add(Row{Name: "new", Unit: "Mpps"}, []float64{1}, nil)
+	path := filepath.Join(t.TempDir(), "page.md")
+	for _, tt := range []struct{ page, fails string }{
+		{"# Page\n<!-- x -->\nold\n<!-- /x -->\nafter\n", ""},
+		{"# Page\n<!-- x -->\n<!-- /x -->\nafter\n", ""},
+		{"# Page\n", `no line "<!-- x -->"`},
+		{"<!-- x -->\nold\n", `no line "<!-- /x -->"`},
+	} {
+		if err := os.WriteFile(path, []byte(tt.page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		err := r.ReplaceIn(path, "x")
+		b, readErr := os.ReadFile(path)
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		got := string(b)
+		if tt.fails != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.fails) || got != tt.page {
+				t.Errorf("%q: error %v, page now %q", tt.page, err, got)
+			}
+			continue
+		}
+		if err != nil || strings.Contains(got, "old") || !strings.Contains(got, "| new |") ||
+			!strings.HasPrefix(got, "# Page\n<!-- x -->\n") || !strings.HasSuffix(got, "<!-- /x -->\nafter\n") {
+			t.Errorf("%q: error %v, page now %q", tt.page, err, got)
+		}
+	}
+}

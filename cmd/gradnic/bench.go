@@ -27,6 +27,7 @@ func newBenchEngineCmd() *cobra.Command {
 	var (
 		o        bench.EngineOptions
 		jsonPath string
+		page     string
 		quiet    bool
 	)
 	cmd := &cobra.Command{
@@ -59,6 +60,11 @@ shows medians, and ratios of turns of the same round. Needs root, two CPUs and a
 					return err
 				}
 			}
+			if page != "" {
+				if err := r.ReplaceIn(page, "engine"); err != nil {
+					return err
+				}
+			}
 			return r.Markdown(cmd.OutOrStdout())
 		},
 	}
@@ -67,6 +73,7 @@ shows medians, and ratios of turns of the same round. Needs root, two CPUs and a
 	f.DurationVar(&o.Run, "run", time.Second, "length of a turn")
 	f.IntSliceVar(&o.Sizes, "sizes", []int{64, 298, 1066, 1514}, "frame sizes in bytes without FCS")
 	f.StringVar(&jsonPath, "json", "", "write the report to this file as well")
+	f.StringVar(&page, "page", "", "put the table into this Markdown page as well, between its <!-- engine --> lines")
 	f.BoolVarP(&quiet, "quiet", "q", false, "no progress on standard error")
 	f.StringVar(&o.Command, "command", "gradnic bench engine", "what the report says made it")
 	return cmd
