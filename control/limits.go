@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gradnic/control/card"
 	"gradnic/dataplane"
 )
 
@@ -24,6 +25,8 @@ type Quota struct {
 type Limits struct {
 	// Memory bounds the slots of all jobs together, in bytes; 0: no bound.
 	Memory int64
+	// Card is the device whose limits hold too; nil: none.
+	Card *card.Profile
 	// Tenants are the quotas by tenant. Jobs of nobody in particular have none.
 	Tenants map[string]Quota
 }
@@ -102,6 +105,13 @@ func (j *Jobs) SetLimits(l Limits) {
 	j.limits = l
 }
 
+// Card is the device that the NIC stands in for; nil: none.
+func (j *Jobs) Card() *card.Profile {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.limits.Card
+}
+
 // use is what jobs take together.
 type use struct {
 	jobs, slots int
@@ -111,7 +121,7 @@ type use struct {
 // admit refuses a job for which there is no room, with the figures and what would
 // fit. A job of the same name does not count: it would go. j.mu is held.
 func (j *Jobs) admit(spec dataplane.JobSpec) error {
-	if j.limits.Memory == 0 && len(j.limits.Tenants) == 0 {
+	if j.limits.Memory == 0 && len(j.limits.Tenants) == 0 && j.limits.Card == nil {
 		return nil
 	}
 	bytes, err := j.nic.SlotBytes(spec)
@@ -123,11 +133,22 @@ func (j *Jobs) admit(spec dataplane.JobSpec) error {
 		if name == spec.Name {
 			continue
 		}
+		all.jobs++
+		all.slots += r.asked.Slots
 		all.memory += r.bytes
 		if r.asked.Tenant == spec.Tenant {
 			own.jobs++
 			own.slots += r.asked.Slots
 			own.memory += r.bytes
+		}
+	}
+	if j.limits.Card != nil {
+		if no := j.limits.Card.Check(spec, all.jobs, all.slots); no != nil {
+			kind := Unsupported
+			if no.Full {
+				kind = Exhausted
+			}
+			return refuse(kind, no.Field, "%s", no.Why)
 		}
 	}
 	if err := fits(spec, bytes, "all jobs", all.memory, j.limits.Memory); err != nil {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 
+	"github.com/goccy/go-yaml"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	apiv1 "gradnic/control/api/v1"
@@ -22,6 +23,18 @@ func (s *nicService) GetNIC(context.Context, *apiv1.GetNICRequest) (*apiv1.GetNI
 		Mac: cfg.MAC.String(), Ipv4: cfg.IP.String(), Version: s.server.options.Version,
 		Ports: uint32(len(snap.Ports)), Lanes: uint32(len(snap.Lanes)), Jobs: uint32(len(s.server.nic.Jobs())),
 	}, nil
+}
+
+func (s *nicService) GetCard(context.Context, *apiv1.GetCardRequest) (*apiv1.GetCardResponse, error) {
+	card := s.server.jobs.Card()
+	if card == nil {
+		return &apiv1.GetCardResponse{}, nil
+	}
+	text, err := yaml.Marshal(card)
+	if err != nil {
+		return nil, &Error{Kind: Failed, Why: "write the profile of card " + card.Name, err: err}
+	}
+	return &apiv1.GetCardResponse{Profile: string(text)}, nil
 }
 
 func (s *nicService) ListPorts(context.Context, *apiv1.ListPortsRequest) (*apiv1.ListPortsResponse, error) {

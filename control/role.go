@@ -26,6 +26,7 @@ var forTenants = map[string]bool{
 	apiv1.JobService_ListJobs_FullMethodName:   true,
 	apiv1.JobService_ListSlots_FullMethodName:  true,
 	apiv1.JobService_ListGroups_FullMethodName: true,
+	apiv1.NICService_GetCard_FullMethodName:    true,
 	apiv1.NICService_GetNIC_FullMethodName:     true,
 	grpc_health_v1.Health_Check_FullMethodName: true,
 	grpc_health_v1.Health_List_FullMethodName:  true,

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"gradnic/control"
+	"gradnic/control/card"
 	"gradnic/control/daemon"
 )
 
@@ -13,6 +14,7 @@ import (
 type guardFlags struct {
 	quotas []string
 	memory string
+	card   string
 }
 
 func (g *guardFlags) register(f *pflag.FlagSet, o *daemon.Options) {
@@ -21,6 +23,7 @@ func (g *guardFlags) register(f *pflag.FlagSet, o *daemon.Options) {
 	f.StringVar(&o.TLS.Key, "tls-key", "", "its key, a PEM file")
 	f.StringVar(&o.TLS.CA, "tls-ca", "", "the CA of those who may come in, a PEM file")
 	f.StringArrayVar(&g.quotas, "quota", nil, "what a tenant's jobs may take, as team-a=jobs:4,slots:4096,memory:64MiB; once for each, * for those not named")
+	f.StringVar(&g.card, "card", "", "refuse what this card would refuse: a profile's name (gradnic show card), or the path of one")
 	f.StringVar(&g.memory, "slot-memory", "", "what the slots of all jobs may take, as 512MiB (default no bound)")
 }
 
@@ -28,6 +31,11 @@ func (g *guardFlags) limits() (l control.Limits, err error) {
 	if g.memory != "" {
 		if l.Memory, err = control.ParseSize(g.memory); err != nil {
 			return l, usageErrorf("--slot-memory: %w", err)
+		}
+	}
+	if g.card != "" {
+		if l.Card, err = card.Load(g.card); err != nil {
+			return l, err
 		}
 	}
 	for _, text := range g.quotas {

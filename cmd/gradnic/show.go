@@ -44,7 +44,7 @@ func newShowCmd() *cobra.Command {
 	}
 	api.register(cmd)
 	output.register(cmd)
-	cmd.AddCommand(newShowCodecsCmd(&output))
+	cmd.AddCommand(newShowCodecsCmd(&output), newShowCardCmd(&api, &output))
 	for _, v := range views {
 		use, args := v.name, cobra.NoArgs
 		switch v.args {

@@ -1156,6 +1156,89 @@ func (x *GetNICResponse) GetJobs() uint32 {
 	return 0
 }
 
+// GetCardRequest asks for the card.
+type GetCardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCardRequest) Reset() {
+	*x = GetCardRequest{}
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCardRequest) ProtoMessage() {}
+
+func (x *GetCardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCardRequest.ProtoReflect.Descriptor instead.
+func (*GetCardRequest) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{11}
+}
+
+// GetCardResponse answers GetCard.
+type GetCardResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The profile in YAML, as control/card reads it; empty: the NIC stands in for no card.
+	Profile       string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCardResponse) Reset() {
+	*x = GetCardResponse{}
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCardResponse) ProtoMessage() {}
+
+func (x *GetCardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCardResponse.ProtoReflect.Descriptor instead.
+func (*GetCardResponse) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GetCardResponse) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
 // ListPortsRequest asks for the ports.
 type ListPortsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1165,7 +1248,7 @@ type ListPortsRequest struct {
 
 func (x *ListPortsRequest) Reset() {
 	*x = ListPortsRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1260,7 @@ func (x *ListPortsRequest) String() string {
 func (*ListPortsRequest) ProtoMessage() {}
 
 func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1273,7 @@ func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsRequest.ProtoReflect.Descriptor instead.
 func (*ListPortsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{11}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{13}
 }
 
 // ListPortsResponse answers ListPorts.
@@ -1204,7 +1287,7 @@ type ListPortsResponse struct {
 
 func (x *ListPortsResponse) Reset() {
 	*x = ListPortsResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1299,7 @@ func (x *ListPortsResponse) String() string {
 func (*ListPortsResponse) ProtoMessage() {}
 
 func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1312,7 @@ func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsResponse.ProtoReflect.Descriptor instead.
 func (*ListPortsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{12}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListPortsResponse) GetPorts() []*Port {
@@ -1248,7 +1331,7 @@ type ListLanesRequest struct {
 
 func (x *ListLanesRequest) Reset() {
 	*x = ListLanesRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1343,7 @@ func (x *ListLanesRequest) String() string {
 func (*ListLanesRequest) ProtoMessage() {}
 
 func (x *ListLanesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1356,7 @@ func (x *ListLanesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLanesRequest.ProtoReflect.Descriptor instead.
 func (*ListLanesRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{13}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{15}
 }
 
 // ListLanesResponse answers ListLanes.
@@ -1287,7 +1370,7 @@ type ListLanesResponse struct {
 
 func (x *ListLanesResponse) Reset() {
 	*x = ListLanesResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1382,7 @@ func (x *ListLanesResponse) String() string {
 func (*ListLanesResponse) ProtoMessage() {}
 
 func (x *ListLanesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1395,7 @@ func (x *ListLanesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLanesResponse.ProtoReflect.Descriptor instead.
 func (*ListLanesResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{14}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListLanesResponse) GetLanes() []*Lane {
@@ -1331,7 +1414,7 @@ type GetCountersRequest struct {
 
 func (x *GetCountersRequest) Reset() {
 	*x = GetCountersRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1426,7 @@ func (x *GetCountersRequest) String() string {
 func (*GetCountersRequest) ProtoMessage() {}
 
 func (x *GetCountersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1439,7 @@ func (x *GetCountersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCountersRequest.ProtoReflect.Descriptor instead.
 func (*GetCountersRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{15}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{17}
 }
 
 // GetCountersResponse answers GetCounters.
@@ -1378,7 +1461,7 @@ type GetCountersResponse struct {
 
 func (x *GetCountersResponse) Reset() {
 	*x = GetCountersResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1473,7 @@ func (x *GetCountersResponse) String() string {
 func (*GetCountersResponse) ProtoMessage() {}
 
 func (x *GetCountersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1486,7 @@ func (x *GetCountersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCountersResponse.ProtoReflect.Descriptor instead.
 func (*GetCountersResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{16}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetCountersResponse) GetCounters() *Counters {
@@ -1454,7 +1537,7 @@ type SetImpairmentRequest struct {
 
 func (x *SetImpairmentRequest) Reset() {
 	*x = SetImpairmentRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1549,7 @@ func (x *SetImpairmentRequest) String() string {
 func (*SetImpairmentRequest) ProtoMessage() {}
 
 func (x *SetImpairmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1562,7 @@ func (x *SetImpairmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImpairmentRequest.ProtoReflect.Descriptor instead.
 func (*SetImpairmentRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{17}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SetImpairmentRequest) GetPort() string {
@@ -1505,7 +1588,7 @@ type SetImpairmentResponse struct {
 
 func (x *SetImpairmentResponse) Reset() {
 	*x = SetImpairmentResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1600,7 @@ func (x *SetImpairmentResponse) String() string {
 func (*SetImpairmentResponse) ProtoMessage() {}
 
 func (x *SetImpairmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1613,7 @@ func (x *SetImpairmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImpairmentResponse.ProtoReflect.Descriptor instead.
 func (*SetImpairmentResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{18}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{20}
 }
 
 // ClearImpairmentRequest asks for an impairment to end.
@@ -1544,7 +1627,7 @@ type ClearImpairmentRequest struct {
 
 func (x *ClearImpairmentRequest) Reset() {
 	*x = ClearImpairmentRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1639,7 @@ func (x *ClearImpairmentRequest) String() string {
 func (*ClearImpairmentRequest) ProtoMessage() {}
 
 func (x *ClearImpairmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1652,7 @@ func (x *ClearImpairmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearImpairmentRequest.ProtoReflect.Descriptor instead.
 func (*ClearImpairmentRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{19}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClearImpairmentRequest) GetPort() string {
@@ -1588,7 +1671,7 @@ type ClearImpairmentResponse struct {
 
 func (x *ClearImpairmentResponse) Reset() {
 	*x = ClearImpairmentResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1683,7 @@ func (x *ClearImpairmentResponse) String() string {
 func (*ClearImpairmentResponse) ProtoMessage() {}
 
 func (x *ClearImpairmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1696,7 @@ func (x *ClearImpairmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearImpairmentResponse.ProtoReflect.Descriptor instead.
 func (*ClearImpairmentResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{20}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{22}
 }
 
 var File_gradnic_api_v1_nic_proto protoreflect.FileDescriptor
@@ -1725,7 +1808,10 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x14\n" +
 	"\x05ports\x18\x04 \x01(\rR\x05ports\x12\x14\n" +
 	"\x05lanes\x18\x05 \x01(\rR\x05lanes\x12\x12\n" +
-	"\x04jobs\x18\x06 \x01(\rR\x04jobs\"\x12\n" +
+	"\x04jobs\x18\x06 \x01(\rR\x04jobs\"\x10\n" +
+	"\x0eGetCardRequest\"+\n" +
+	"\x0fGetCardResponse\x12\x18\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\"\x12\n" +
 	"\x10ListPortsRequest\"?\n" +
 	"\x11ListPortsResponse\x12*\n" +
 	"\x05ports\x18\x01 \x03(\v2\x14.gradnic.api.v1.PortR\x05ports\"\x12\n" +
@@ -1747,10 +1833,11 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"\x15SetImpairmentResponse\",\n" +
 	"\x16ClearImpairmentRequest\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\tR\x04port\"\x19\n" +
-	"\x17ClearImpairmentResponse2\x93\x04\n" +
+	"\x17ClearImpairmentResponse2\xdf\x04\n" +
 	"\n" +
 	"NICService\x12G\n" +
-	"\x06GetNIC\x12\x1d.gradnic.api.v1.GetNICRequest\x1a\x1e.gradnic.api.v1.GetNICResponse\x12P\n" +
+	"\x06GetNIC\x12\x1d.gradnic.api.v1.GetNICRequest\x1a\x1e.gradnic.api.v1.GetNICResponse\x12J\n" +
+	"\aGetCard\x12\x1e.gradnic.api.v1.GetCardRequest\x1a\x1f.gradnic.api.v1.GetCardResponse\x12P\n" +
 	"\tListPorts\x12 .gradnic.api.v1.ListPortsRequest\x1a!.gradnic.api.v1.ListPortsResponse\x12P\n" +
 	"\tListLanes\x12 .gradnic.api.v1.ListLanesRequest\x1a!.gradnic.api.v1.ListLanesResponse\x12V\n" +
 	"\vGetCounters\x12\".gradnic.api.v1.GetCountersRequest\x1a#.gradnic.api.v1.GetCountersResponse\x12\\\n" +
@@ -1769,7 +1856,7 @@ func file_gradnic_api_v1_nic_proto_rawDescGZIP() []byte {
 	return file_gradnic_api_v1_nic_proto_rawDescData
 }
 
-var file_gradnic_api_v1_nic_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_gradnic_api_v1_nic_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_gradnic_api_v1_nic_proto_goTypes = []any{
 	(*Drop)(nil),                    // 0: gradnic.api.v1.Drop
 	(*Counters)(nil),                // 1: gradnic.api.v1.Counters
@@ -1782,23 +1869,25 @@ var file_gradnic_api_v1_nic_proto_goTypes = []any{
 	(*Lane)(nil),                    // 8: gradnic.api.v1.Lane
 	(*GetNICRequest)(nil),           // 9: gradnic.api.v1.GetNICRequest
 	(*GetNICResponse)(nil),          // 10: gradnic.api.v1.GetNICResponse
-	(*ListPortsRequest)(nil),        // 11: gradnic.api.v1.ListPortsRequest
-	(*ListPortsResponse)(nil),       // 12: gradnic.api.v1.ListPortsResponse
-	(*ListLanesRequest)(nil),        // 13: gradnic.api.v1.ListLanesRequest
-	(*ListLanesResponse)(nil),       // 14: gradnic.api.v1.ListLanesResponse
-	(*GetCountersRequest)(nil),      // 15: gradnic.api.v1.GetCountersRequest
-	(*GetCountersResponse)(nil),     // 16: gradnic.api.v1.GetCountersResponse
-	(*SetImpairmentRequest)(nil),    // 17: gradnic.api.v1.SetImpairmentRequest
-	(*SetImpairmentResponse)(nil),   // 18: gradnic.api.v1.SetImpairmentResponse
-	(*ClearImpairmentRequest)(nil),  // 19: gradnic.api.v1.ClearImpairmentRequest
-	(*ClearImpairmentResponse)(nil), // 20: gradnic.api.v1.ClearImpairmentResponse
-	(*durationpb.Duration)(nil),     // 21: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 22: google.protobuf.Timestamp
+	(*GetCardRequest)(nil),          // 11: gradnic.api.v1.GetCardRequest
+	(*GetCardResponse)(nil),         // 12: gradnic.api.v1.GetCardResponse
+	(*ListPortsRequest)(nil),        // 13: gradnic.api.v1.ListPortsRequest
+	(*ListPortsResponse)(nil),       // 14: gradnic.api.v1.ListPortsResponse
+	(*ListLanesRequest)(nil),        // 15: gradnic.api.v1.ListLanesRequest
+	(*ListLanesResponse)(nil),       // 16: gradnic.api.v1.ListLanesResponse
+	(*GetCountersRequest)(nil),      // 17: gradnic.api.v1.GetCountersRequest
+	(*GetCountersResponse)(nil),     // 18: gradnic.api.v1.GetCountersResponse
+	(*SetImpairmentRequest)(nil),    // 19: gradnic.api.v1.SetImpairmentRequest
+	(*SetImpairmentResponse)(nil),   // 20: gradnic.api.v1.SetImpairmentResponse
+	(*ClearImpairmentRequest)(nil),  // 21: gradnic.api.v1.ClearImpairmentRequest
+	(*ClearImpairmentResponse)(nil), // 22: gradnic.api.v1.ClearImpairmentResponse
+	(*durationpb.Duration)(nil),     // 23: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 24: google.protobuf.Timestamp
 }
 var file_gradnic_api_v1_nic_proto_depIdxs = []int32{
 	0,  // 0: gradnic.api.v1.Counters.drops:type_name -> gradnic.api.v1.Drop
 	0,  // 1: gradnic.api.v1.Counters.replica_drops:type_name -> gradnic.api.v1.Drop
-	21, // 2: gradnic.api.v1.Impairment.reorder_hold:type_name -> google.protobuf.Duration
+	23, // 2: gradnic.api.v1.Impairment.reorder_hold:type_name -> google.protobuf.Duration
 	1,  // 3: gradnic.api.v1.Port.counters:type_name -> gradnic.api.v1.Counters
 	3,  // 4: gradnic.api.v1.Port.kernel:type_name -> gradnic.api.v1.KernelCounters
 	4,  // 5: gradnic.api.v1.Port.impairment:type_name -> gradnic.api.v1.Impairment
@@ -1812,22 +1901,24 @@ var file_gradnic_api_v1_nic_proto_depIdxs = []int32{
 	1,  // 13: gradnic.api.v1.GetCountersResponse.counters:type_name -> gradnic.api.v1.Counters
 	2,  // 14: gradnic.api.v1.GetCountersResponse.frames:type_name -> gradnic.api.v1.Frames
 	3,  // 15: gradnic.api.v1.GetCountersResponse.kernel:type_name -> gradnic.api.v1.KernelCounters
-	22, // 16: gradnic.api.v1.GetCountersResponse.taken:type_name -> google.protobuf.Timestamp
+	24, // 16: gradnic.api.v1.GetCountersResponse.taken:type_name -> google.protobuf.Timestamp
 	4,  // 17: gradnic.api.v1.SetImpairmentRequest.impairment:type_name -> gradnic.api.v1.Impairment
 	9,  // 18: gradnic.api.v1.NICService.GetNIC:input_type -> gradnic.api.v1.GetNICRequest
-	11, // 19: gradnic.api.v1.NICService.ListPorts:input_type -> gradnic.api.v1.ListPortsRequest
-	13, // 20: gradnic.api.v1.NICService.ListLanes:input_type -> gradnic.api.v1.ListLanesRequest
-	15, // 21: gradnic.api.v1.NICService.GetCounters:input_type -> gradnic.api.v1.GetCountersRequest
-	17, // 22: gradnic.api.v1.NICService.SetImpairment:input_type -> gradnic.api.v1.SetImpairmentRequest
-	19, // 23: gradnic.api.v1.NICService.ClearImpairment:input_type -> gradnic.api.v1.ClearImpairmentRequest
-	10, // 24: gradnic.api.v1.NICService.GetNIC:output_type -> gradnic.api.v1.GetNICResponse
-	12, // 25: gradnic.api.v1.NICService.ListPorts:output_type -> gradnic.api.v1.ListPortsResponse
-	14, // 26: gradnic.api.v1.NICService.ListLanes:output_type -> gradnic.api.v1.ListLanesResponse
-	16, // 27: gradnic.api.v1.NICService.GetCounters:output_type -> gradnic.api.v1.GetCountersResponse
-	18, // 28: gradnic.api.v1.NICService.SetImpairment:output_type -> gradnic.api.v1.SetImpairmentResponse
-	20, // 29: gradnic.api.v1.NICService.ClearImpairment:output_type -> gradnic.api.v1.ClearImpairmentResponse
-	24, // [24:30] is the sub-list for method output_type
-	18, // [18:24] is the sub-list for method input_type
+	11, // 19: gradnic.api.v1.NICService.GetCard:input_type -> gradnic.api.v1.GetCardRequest
+	13, // 20: gradnic.api.v1.NICService.ListPorts:input_type -> gradnic.api.v1.ListPortsRequest
+	15, // 21: gradnic.api.v1.NICService.ListLanes:input_type -> gradnic.api.v1.ListLanesRequest
+	17, // 22: gradnic.api.v1.NICService.GetCounters:input_type -> gradnic.api.v1.GetCountersRequest
+	19, // 23: gradnic.api.v1.NICService.SetImpairment:input_type -> gradnic.api.v1.SetImpairmentRequest
+	21, // 24: gradnic.api.v1.NICService.ClearImpairment:input_type -> gradnic.api.v1.ClearImpairmentRequest
+	10, // 25: gradnic.api.v1.NICService.GetNIC:output_type -> gradnic.api.v1.GetNICResponse
+	12, // 26: gradnic.api.v1.NICService.GetCard:output_type -> gradnic.api.v1.GetCardResponse
+	14, // 27: gradnic.api.v1.NICService.ListPorts:output_type -> gradnic.api.v1.ListPortsResponse
+	16, // 28: gradnic.api.v1.NICService.ListLanes:output_type -> gradnic.api.v1.ListLanesResponse
+	18, // 29: gradnic.api.v1.NICService.GetCounters:output_type -> gradnic.api.v1.GetCountersResponse
+	20, // 30: gradnic.api.v1.NICService.SetImpairment:output_type -> gradnic.api.v1.SetImpairmentResponse
+	22, // 31: gradnic.api.v1.NICService.ClearImpairment:output_type -> gradnic.api.v1.ClearImpairmentResponse
+	25, // [25:32] is the sub-list for method output_type
+	18, // [18:25] is the sub-list for method input_type
 	18, // [18:18] is the sub-list for extension type_name
 	18, // [18:18] is the sub-list for extension extendee
 	0,  // [0:18] is the sub-list for field type_name
@@ -1844,7 +1935,7 @@ func file_gradnic_api_v1_nic_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradnic_api_v1_nic_proto_rawDesc), len(file_gradnic_api_v1_nic_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

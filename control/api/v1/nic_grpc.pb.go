@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	NICService_GetNIC_FullMethodName          = "/gradnic.api.v1.NICService/GetNIC"
+	NICService_GetCard_FullMethodName         = "/gradnic.api.v1.NICService/GetCard"
 	NICService_ListPorts_FullMethodName       = "/gradnic.api.v1.NICService/ListPorts"
 	NICService_ListLanes_FullMethodName       = "/gradnic.api.v1.NICService/ListLanes"
 	NICService_GetCounters_FullMethodName     = "/gradnic.api.v1.NICService/GetCounters"
@@ -37,6 +38,8 @@ const (
 type NICServiceClient interface {
 	// GetNIC returns who the NIC is.
 	GetNIC(ctx context.Context, in *GetNICRequest, opts ...grpc.CallOption) (*GetNICResponse, error)
+	// GetCard returns the profile of the device that the NIC stands in for.
+	GetCard(ctx context.Context, in *GetCardRequest, opts ...grpc.CallOption) (*GetCardResponse, error)
 	// ListPorts returns the ports with their counters and impairments.
 	ListPorts(ctx context.Context, in *ListPortsRequest, opts ...grpc.CallOption) (*ListPortsResponse, error)
 	// ListLanes returns the lanes with their counters.
@@ -61,6 +64,16 @@ func (c *nICServiceClient) GetNIC(ctx context.Context, in *GetNICRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetNICResponse)
 	err := c.cc.Invoke(ctx, NICService_GetNIC_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nICServiceClient) GetCard(ctx context.Context, in *GetCardRequest, opts ...grpc.CallOption) (*GetCardResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetCardResponse)
+	err := c.cc.Invoke(ctx, NICService_GetCard_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +138,8 @@ func (c *nICServiceClient) ClearImpairment(ctx context.Context, in *ClearImpairm
 type NICServiceServer interface {
 	// GetNIC returns who the NIC is.
 	GetNIC(context.Context, *GetNICRequest) (*GetNICResponse, error)
+	// GetCard returns the profile of the device that the NIC stands in for.
+	GetCard(context.Context, *GetCardRequest) (*GetCardResponse, error)
 	// ListPorts returns the ports with their counters and impairments.
 	ListPorts(context.Context, *ListPortsRequest) (*ListPortsResponse, error)
 	// ListLanes returns the lanes with their counters.
@@ -147,6 +162,9 @@ type UnimplementedNICServiceServer struct{}
 
 func (UnimplementedNICServiceServer) GetNIC(context.Context, *GetNICRequest) (*GetNICResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetNIC not implemented")
+}
+func (UnimplementedNICServiceServer) GetCard(context.Context, *GetCardRequest) (*GetCardResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCard not implemented")
 }
 func (UnimplementedNICServiceServer) ListPorts(context.Context, *ListPortsRequest) (*ListPortsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPorts not implemented")
@@ -198,6 +216,24 @@ func _NICService_GetNIC_Handler(srv interface{}, ctx context.Context, dec func(i
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(NICServiceServer).GetNIC(ctx, req.(*GetNICRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _NICService_GetCard_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCardRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NICServiceServer).GetCard(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NICService_GetCard_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NICServiceServer).GetCard(ctx, req.(*GetCardRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -302,6 +338,10 @@ var NICService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetNIC",
 			Handler:    _NICService_GetNIC_Handler,
+		},
+		{
+			MethodName: "GetCard",
+			Handler:    _NICService_GetCard_Handler,
 		},
 		{
 			MethodName: "ListPorts",
