@@ -235,6 +235,16 @@ func TestBinaryWithoutRoot(t *testing.T) {
 	if status != 0 || !strings.Contains(out, "no AF_XDP (that needs root)") || !strings.Contains(out, "Out of bounds values : 0 OK") {
 		t.Errorf("status %d\n%s%s", status, out, errs)
 	}
+	// Nothing is registered with the kernel without AF_XDP, so that no limit on locked memory is met.
+	limited := func(cmd *exec.Cmd) {
+		nobody(cmd)
+		cmd.Args = append([]string{"sh", "-c", `ulimit -l 64 && exec "$0" "$@"`}, cmd.Args...)
+		cmd.Path = "/bin/sh"
+	}
+	out, errs, status = runBinary(t, limited, "demo", "--iters", "1", "--workers", "32", "--json")
+	if status != 0 || !strings.Contains(out, `"transport":"mem"`) {
+		t.Errorf("with a small limit on locked memory: status %d\n%s%s", status, out, errs)
+	}
 	out, errs, status = runBinary(t, nobody, "demo", "--transport", "xdp")
 	if status != 2 || out != "" || !strings.Contains(errs, "needs root") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("status %d, standard output %q, standard error %q", status, out, errs)
