@@ -21,6 +21,9 @@ type result struct {
 	Values, Yardstick []float64
 }
 
+// MeasuredAt implements levels.Row.
+func (r result) MeasuredAt() string { return r.Level }
+
 const (
 	nearElements = 8192 // 32 KiB of floats: a slice of the ring, within the first caches
 	allocCalls   = 20

@@ -18,6 +18,9 @@ type result struct {
 	Values, Yardstick    []float64 // 10^9 bytes read and written per second
 }
 
+// MeasuredAt implements levels.Row.
+func (r result) MeasuredAt() string { return r.Level }
+
 // contestant is a loop with its buffers.
 type contestant struct {
 	loop  string
