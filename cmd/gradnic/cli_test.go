@@ -206,7 +206,7 @@ func TestInstallFromFile(t *testing.T) {
 	gradnic(t, text, "install", "job", "-f", "-", api).want(t, exitOK, "job train unchanged\n")
 	gradnic(t, "", "install", "job", "other", "-f", file, api).want(t, exitUsage, `"train"`)
 	gradnic(t, text+"slot: 3\n", "install", "job", "-f", "-", api).want(t, exitFailed, `unknown field "slot"`)
-	gradnic(t, "workers: 2\nprotocol: accl\nname: b\n", "install", "job", "-f", "-", api).want(t, exitFailed, "supported is switchml")
+	gradnic(t, "workers: 2\nprotocol: accl\nname: b\n", "install", "job", "-f", "-", api).want(t, exitFailed, "supported are switchml and native")
 	gradnic(t, "workers: 2\n", "install", "job", "named", "-f", "-", api).want(t, exitOK, "job named installed\n")
 	gradnic(t, "", "install", "job", "-f", file+".none", api).want(t, exitFailed, "no such file")
 }

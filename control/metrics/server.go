@@ -55,6 +55,7 @@ func New(o Options) (*Server, error) {
 		ErrorLog:            slog.NewLogLogger(o.Logger.Handler(), slog.LevelError),
 		MaxRequestsInFlight: 4, Timeout: 30 * time.Second,
 	}))
+	mux.HandleFunc("GET /{$}", servePage(o.Server))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	if o.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -176,3 +176,44 @@ func TestPprofIsOffUnlessAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// The page shows what is there, escapes what others have named, and loads nothing.
+func TestPage(t *testing.T) {
+	r := newRig(t, false)
+	r.send(t, 0)
+	r.send(t, 9)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if snap := r.nic.Snapshot(); snap.Total.Accounted() == 2 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the frames did not arrive")
+		}
+	}
+	resp, err := http.Get(r.url + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := string(b)
+	for _, want := range []string{
+		"<title>gradnic 10.50.0.254</title>", "<tr><td>train</td><td class=\"l\">a</td><td>1 of 2</td><td>1 of 32</td><td>1</td><td>0</td>",
+		"<td class=\"l bad\">1</td></tr>", "<tr><td>unknown-worker</td><td>1</td></tr>", "02:00:00:00:01:01 10.50.0.2", "<td class=\"l \">up</td>",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in:\n%s", want, body)
+		}
+	}
+	if policy := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none';") {
+		t.Errorf("policy %q", policy)
+	}
+	for _, outside := range []string{"src=", "href=", "url(", "@import", "http://", "https://"} {
+		if strings.Contains(body, outside) {
+			t.Errorf("the page has %q: it is to load nothing", outside)
+		}
+	}
+}
