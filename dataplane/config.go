@@ -75,7 +75,8 @@ func (w *Wait) UnmarshalText(b []byte) (err error) {
 
 // Config is the NIC's configuration. Zero values mean the documented defaults; MAC and IP are required.
 type Config struct {
-	// MAC and IP are the NIC's own virtual address, never the address of a netdev of the kernel.
+	// MAC and IP are the NIC's own virtual address: unicast, and the IP address never one that the kernel has on a netdev
+	// of an XDPPort's namespace.
 	MAC inet.MAC
 	IP  inet.Addr
 	// Lanes is the number of lanes, 1 to MaxLanes; 0 means 1. Every netdev needs at least as many queues.
@@ -111,8 +112,8 @@ func (c *Config) setDefaults() error {
 	if c.MAC == (inet.MAC{}) || c.MAC.IsMulticast() {
 		return fmt.Errorf("config: MAC %v: the NIC needs a unicast MAC address of its own", c.MAC)
 	}
-	if c.IP == (inet.Addr{}) {
-		return fmt.Errorf("config: IP %v: the NIC needs an IPv4 address of its own", c.IP)
+	if err := checkAddress(c.IP); err != nil {
+		return err
 	}
 	if c.Lanes == 0 {
 		c.Lanes = 1

@@ -156,6 +156,9 @@ type xdpOpen struct {
 }
 
 func (p XDPPort) open(e *environment) (*openPort, error) {
+	if err := p.refuseKernelAddress(e.cfg.IP); err != nil { // once more: the kernel may have got it since
+		return nil, err
+	}
 	n, err := p.queueCount(0)
 	if err != nil {
 		return nil, err

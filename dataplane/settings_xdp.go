@@ -14,6 +14,9 @@ import (
 // prepare sets the netdev as the port wants it, and brings flows to queues where the driver can be told to. It returns
 // what sets it back, which may be called any time later.
 func (p XDPPort) prepare(cfg *Config) (undo func() error, err error) {
+	if err := p.refuseKernelAddress(cfg.IP); err != nil { // before anything is touched
+		return nil, err
+	}
 	want := p.Settings
 	var applied *settings.Applied
 	err = p.inNamespace(func() error {
