@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -365,6 +366,28 @@ func TestJumboNative(t *testing.T) {
 					t.Fatal("nothing was handed over")
 				}
 			})
+		}
+	}
+}
+
+// TestJumboBeforeStart: a job with large messages is installed before the start, as after a restart, where the netdev's MTU
+// is large enough, and refused where it is not.
+func TestJumboBeforeStart(t *testing.T) {
+	lab := netlabtest.New(t, "mtu")
+	nic, peer := netlabtest.Namespace(t, lab, "nic"), netlabtest.Namespace(t, lab, "peer")
+	netlabtest.Veth(t, lab, netlab.End{NS: nic, Name: "p0", MTU: 9000}, netlab.End{NS: peer, Name: "w0", MTU: 9000})
+	netlabtest.Veth(t, lab, netlab.End{NS: nic, Name: "p1"}, netlab.End{NS: peer, Name: "w1"})
+	for name, ok := range map[string]bool{"p0": true, "p1": false} {
+		n, err := New(testConfig(), XDPPort{Interface: name, Namespace: nic.Do})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = n.InstallJob(JobSpec{Name: "j", Protocol: ProtocolNative, Workers: 2, Elements: 2000, Slots: 4})
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := errors.Join(n.Start(context.Background()), n.Stop(context.Background())); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -49,8 +49,13 @@ type NativeStatus struct {
 
 var stateNames = [...]string{recovery.Forming: "forming", recovery.Ready: "ready", recovery.OutOfStep: "out-of-step", recovery.Aborted: "aborted"}
 
-// nativeRoom is the most bytes of values in a frame. Before Start the netdevs have not been asked yet.
-func (n *NIC) nativeRoom() int { return n.longest - native.ValuesOffset }
+// nativeRoom is the most bytes of values in a frame. n.mu is held.
+func (n *NIC) nativeRoom() int {
+	if n.state == ready {
+		_ = n.measure() // Start asks the netdevs again, and says what is wrong with them
+	}
+	return n.longest - native.ValuesOffset
+}
 
 // setNativeDefaults checks what a native job has of its own.
 func (s *JobSpec) setNativeDefaults() error {
