@@ -10,7 +10,7 @@ BENCHTIME   ?= 1s
 GOFILES      = $(shell git ls-files --cached --others --exclude-standard --deduplicate '*.go')
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race lint generate bench fuzz cover soak ci-full clean
+.PHONY: help build demo test race lint generate bench fuzz cover deploy soak ci-full clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-zA-Z0-9_%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ lint: ## gofmt, go vet, staticcheck, the project's own rules, shellcheck where i
 	$(GO) vet ./...
 	$(GOTOOL) staticcheck ./...
 	$(GO) run ./internal/ci/sourcelint
-	@if command -v shellcheck >/dev/null; then shellcheck .ci/*; else echo "shellcheck is not installed: .ci/ not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck .ci/* deploy/*.sh; else echo "shellcheck is not installed: .ci/ and deploy/ not checked"; fi
 
 generate: ## make generated files again (needs clang-14, llvm-14, libbpf-dev)
 	$(GO) generate ./...
@@ -57,7 +57,11 @@ cover: ## run all tests and write build/cover.html
 	$(GO) tool cover -html=build/cover.out -o build/cover.html
 	$(GO) tool cover -func=build/cover.out | tail -1
 
-soak: build ## run the demo with lossy links again and again for 10 minutes
+deploy: ## check the alert rules, the service and its configuration in deploy/
+	deploy/check.sh
+
+soak: build ## kill a NIC 200 times while jobs come and go, then run the demo with lossy links for 10 minutes
+	GRADNIC_KILLS=200 $(GO) test -count=1 -timeout 30m -run '^TestKilledAtAnyMoment' ./cmd/gradnic
 	@end=$$(($$(date +%s) + 600)); n=0; \
 		while (($$(date +%s) < end)); do bin/gradnic demo --json --loss 0.01 >build/soak.json || exit 1; n=$$((n + 1)); done; \
 		echo "$$n demos with 1 % loss each way, all right"
