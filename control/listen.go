@@ -59,14 +59,41 @@ func SplitAddress(address string) (network, where string, err error) {
 	return "unix", path, nil
 }
 
+// inUseTimeout bounds how long Listen waits for an address that somebody has: a
+// process that was killed lets go of its sockets a moment after its parent knows.
+const inUseTimeout = 2 * time.Second
+
+// errAnswers says that a socket is in use.
+var errAnswers = errors.New("another gradnic answers on it: stop that one or use another path")
+
 // Listen opens the API's address. A Unix socket has mode 0600 from its first
 // moment; its directory is made (mode 0700) when it is missing; a socket that a
-// dead process left behind is replaced, one that somebody answers on is not.
+// dead process left behind is replaced, one that somebody answers on is not. An
+// address in use is refused when it still is after 2 s.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	network, where, err := SplitAddress(address)
 	if err != nil {
 		return nil, err
 	}
+	until := time.Now().Add(inUseTimeout)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		l, err := listenOnce(ctx, network, where)
+		inUse := errors.Is(err, errAnswers) || errors.Is(err, unix.EADDRINUSE)
+		if !inUse || time.Now().Add(pause).After(until) {
+			if errors.Is(err, unix.EADDRINUSE) {
+				err = fmt.Errorf("%w: stop who listens there (ss -lntpx names it) or use another address", err)
+			}
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+func listenOnce(ctx context.Context, network, where string) (net.Listener, error) {
 	var lc net.ListenConfig
 	if network == "tcp" {
 		l, err := lc.Listen(ctx, network, where)
@@ -120,7 +147,7 @@ func removeStale(ctx context.Context, path string) error {
 	c, err := d.DialContext(ctx, "unix", path)
 	if err == nil {
 		c.Close()
-		return fmt.Errorf("socket %s: another gradnic answers on it: stop that one or use another path", path)
+		return fmt.Errorf("socket %s: %w", path, errAnswers)
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) {
 		return fmt.Errorf("socket %s: is it in use? %w", path, err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestSplitAddress(t *testing.T) {
@@ -73,6 +74,44 @@ func TestListenReplacesStaleSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
+}
+
+// A process that was killed lets go of its addresses a moment later: that is waited for.
+func TestListenWaitsForTheDying(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix, err := net.Listen("unix", filepath.Join(t.TempDir(), "api.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.(*net.UnixListener).SetUnlinkOnClose(false)
+	for address, dying := range map[string]net.Listener{"tcp://" + tcp.Addr().String(): tcp, unix.Addr().String(): unix} {
+		let := time.AfterFunc(150*time.Millisecond, func() { dying.Close() })
+		l, err := Listen(t.Context(), address)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		if let.Stop() {
+			t.Errorf("%s: two listen on it", address)
+		}
+		l.Close()
+	}
+	// Who does not die is waited for in vain, and named as far as one can.
+	alive, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alive.Close()
+	begin := time.Now()
+	if _, err := Listen(t.Context(), "tcp://"+alive.Addr().String()); err == nil || !strings.Contains(err.Error(), "stop who listens there") {
+		t.Errorf("in use: %v", err)
+	}
+	if d := time.Since(begin); d < inUseTimeout/2 || d > 3*inUseTimeout {
+		t.Errorf("waited %v", d)
+	}
 }
 
 func TestListenLeavesOtherFilesAlone(t *testing.T) {

@@ -373,8 +373,7 @@ func listenSwitchML(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lc net.ListenConfig
-	return lc.Listen(ctx, "tcp", address)
+	return control.Listen(ctx, "tcp://"+address)
 }
 
 // switchMLAddress adds the port that clients expect where none is given.
