@@ -171,6 +171,7 @@ func TestBinary(t *testing.T) {
 	f := newField(t)
 	t.Run("over XDP", f.testOverXDP)
 	t.Run("after kill", f.testAfterKill)
+	t.Run("started at once after kill", f.testStartsAtOnceAfterKill)
 }
 
 // The whole way of a user: run, install, watch, impair, remove, stop; over AF_XDP with the built binary.
