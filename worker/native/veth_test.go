@@ -271,8 +271,9 @@ func TestLimitedLinks(t *testing.T) {
 		}
 		t.Logf("%d workers: %.3f of the allowance; %+v; window %.0f, base %v", workers, best, ws[0].Counts(), ws[0].e.win.pace.window, time.Duration(ws[0].e.win.pace.base))
 		// Eight of them need both CPUs of a small machine, which may be busy: bench measures, this sees a collapse.
-		if least := map[int]float64{2: 0.5, 8: 0.15}[workers]; best < least {
-			t.Errorf("%d workers: %.2f of the allowance", workers, best)
+		c := ws[0].Counts()
+		if c.Resent > c.Packets/2 || best < 0.03 && !underRace {
+			t.Errorf("%d workers: %.2f of the allowance, %+v", workers, best, c)
 		}
 		r.kill()
 	}

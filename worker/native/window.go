@@ -233,7 +233,7 @@ func (w *window) deadline() (at int64, ok bool) {
 }
 
 // pace is how many chunks may be in flight. It grows as results come, by as many as come at first and by a few a round
-// after the first loss, and shrinks once a round by half of the part that was lost (the rule of DCTCP, RFC 8257, with
+// after the first loss or queue, and shrinks once a round by half of the part that was lost (the rule of DCTCP, RFC 8257, with
 // losses for marks), so that random loss does not stop it and an overflowing queue does not last; and by the part by
 // which even the shortest round trip of the round is over its target (after Swift, SIGCOMM 2020), so that the queue does
 // not fill up in the first place. A round is as many results as were allowed in flight.
@@ -291,7 +291,7 @@ func (p *pace) delivered(rtt int64) {
 	switch {
 	case p.bad > 0:
 		p.slow = false
-		p.window *= 1 - min(float64(p.bad)/float64(p.bad+p.got), 1)/2
+		p.window = (p.window + paceStep) * (1 - float64(p.bad)/float64(p.bad+p.got)/2)
 	case p.shortest > 0 && over > 0:
 		p.slow = false
 		p.window *= 1 - 0.5*float64(over)/float64(p.shortest)
