@@ -117,6 +117,7 @@ func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
 	for _, measure := range []func() error{
 		func() error { return rig.unicast(ctx, o, self("lane"), r) },
 		func() error { return rig.multicast(ctx, o, self("lane"), self("rings"), c, r) },
+		func() error { return rig.latency(ctx, o, self("lane"), c, r) },
 	} {
 		if err := measure(); err != nil {
 			return nil, err
