@@ -108,6 +108,10 @@ type Config struct {
 	// Listen opens the socket of a thread; nil means net.ListenUDP. Not used
 	// with Link or Conn.
 	Listen func(addr *net.UDPAddr) (*net.UDPConn, error)
+
+	// Waiting is told, from another goroutine, what Join waits for when a step of
+	// it has taken 2 s; nil: nobody is. Join waits until its context ends.
+	Waiting func(what string)
 }
 
 // Slots returns how many slots a job of this configuration needs.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 
@@ -52,6 +53,7 @@ func newWorkerCmd() *cobra.Command {
 				return usageErrorf("--ip is missing: this worker's address, on the interface that leads to the NIC")
 			}
 			w.Controller, w.IP, w.MAC = controllerAddress(controller), ip, mac
+			w.Waiting = func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "gradnic worker: waiting: %s\n", what) }
 			if saturate {
 				w.NonFinite = worker.Saturate
 			}
@@ -85,7 +87,8 @@ func newWorkerCmd() *cobra.Command {
 	f.IntVar(&o.Worker.Outstanding, "outstanding", 0, "packets in flight, over all threads; 0: 64 a thread")
 	f.IntVar(&o.Worker.Threads, "threads", 1, "threads, each with its own UDP port and slots")
 	f.DurationVar(&o.Worker.Timeout, "timeout", worker.DefaultTimeout, "first wait for a result before a packet is sent again; round trips decide later")
-	f.DurationVar(&o.Deadline, "deadline", 0, "longest time of one all-reduce; 0: wait for ever")
+	f.DurationVar(&o.Deadline, "deadline", 0, "longest time of one all-reduce, and of joining; 0: wait for ever")
+	f.DurationVar(&o.JoinTimeout, "join-timeout", 0, "longest wait for the controller and all workers; 0: the deadline")
 	f.BoolVar(&saturate, "saturate", false, "clamp NaN, infinities and magnitudes of 2^126 or more and flag it, instead of failing")
 	f.BoolVar(&o.Check, "check", false, "check every element of every sum; with --input all ranks' files are read")
 	output.register(cmd)

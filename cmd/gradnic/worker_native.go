@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +42,8 @@ func (n *nativeFlags) run(cmd *cobra.Command, o *allreduce.Options, ip inet.Addr
 	no := allreduce.NativeOptions{
 		Worker: native.Config{Rank: o.Worker.Rank, Workers: o.Worker.Workers, Job: n.job, NIC: n.nic, IP: ip, Window: o.Worker.Outstanding},
 		Type:   o.Type, Op: n.op, Order: n.order, Input: o.Input, Random: o.Random, Seed: o.Seed, Output: o.Output,
-		Iterations: o.Iterations, Warmup: o.Warmup, Check: o.Check, Deadline: o.Deadline,
+		Iterations: o.Iterations, Warmup: o.Warmup, Check: o.Check, Deadline: o.Deadline, JoinTimeout: o.JoinTimeout,
+		Waiting: func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "gradnic worker: waiting: %s\n", what) },
 	}
 	if cmd.Flags().Changed("udp-port") {
 		no.Worker.Port = o.Worker.Port

@@ -1,6 +1,7 @@
 package allreduce
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -34,11 +35,14 @@ type NativeOptions struct {
 	Check              bool
 	// Deadline bounds each all-reduce and joining; 0 waits as long as the job does.
 	Deadline time.Duration
+	// JoinTimeout bounds joining alone; 0 is Deadline. Waiting is told what it waits for when it takes 2 s; nil: nobody is.
+	JoinTimeout time.Duration
+	Waiting     func(what string)
 }
 
 // Validate says whether RunNative would take the options.
 func (o *NativeOptions) Validate() error {
-	base := Options{Input: o.Input, Random: o.Random, Iterations: o.Iterations, Warmup: o.Warmup, Deadline: o.Deadline, Check: o.Check}
+	base := Options{Input: o.Input, Random: o.Random, Iterations: o.Iterations, Warmup: o.Warmup, Deadline: o.Deadline, JoinTimeout: o.JoinTimeout, Check: o.Check}
 	base.Worker.Workers = 2
 	if err := base.Validate(); err != nil {
 		return err
@@ -112,9 +116,20 @@ func RunNative(ctx context.Context, o NativeOptions) (*NativeReport, error) {
 }
 
 func runNative(ctx context.Context, o *NativeOptions, r *NativeReport) (err error) {
-	joining, cancel := bounded(ctx, o.Deadline)
+	joining, cancel := bounded(ctx, cmp.Or(o.JoinTimeout, o.Deadline))
+	waits := fmt.Sprintf("job %d at NIC %v: not all its workers have come, or the NIC does not answer", o.Worker.Job, o.Worker.NIC)
+	if o.Waiting != nil {
+		defer time.AfterFunc(2*time.Second, func() {
+			if joining.Err() == nil {
+				o.Waiting(waits)
+			}
+		}).Stop()
+	}
 	w, err := native.Join(joining, o.Worker)
 	cancel()
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%s: %w", waits, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package allreduce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type Options struct {
 	Check bool
 	// Deadline bounds each all-reduce; 0 waits for ever, as SwitchML does.
 	Deadline time.Duration
+	// JoinTimeout bounds joining, which waits for all workers; 0 is Deadline.
+	JoinTimeout time.Duration
 }
 
 // Validate says whether Run would take the options.
@@ -52,6 +55,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%d iterations to warm up: at least 0", o.Warmup)
 	case o.Deadline < 0:
 		return fmt.Errorf("deadline %v is negative", o.Deadline)
+	case o.JoinTimeout < 0:
+		return fmt.Errorf("join timeout %v is negative", o.JoinTimeout)
 	case o.Check && o.Input != "" && o.Worker.Workers > 1 && !strings.Contains(o.Input, rankMark):
 		return fmt.Errorf("to check sums, the files of all ranks are read: write %s for the rank in the input's name", rankMark)
 	}
@@ -117,7 +122,9 @@ func run[T element](ctx context.Context, o *Options, r *Report,
 			return err
 		}
 	}
-	w, err := worker.Join(ctx, o.Worker)
+	joining, cancel := bounded(ctx, cmp.Or(o.JoinTimeout, o.Deadline))
+	w, err := worker.Join(joining, o.Worker)
+	cancel()
 	if err != nil {
 		return err
 	}
@@ -152,10 +159,11 @@ func run[T element](ctx context.Context, o *Options, r *Report,
 }
 
 func one(ctx context.Context, deadline time.Duration, reduce func(context.Context) (worker.Stats, error)) (worker.Stats, error) {
-	if deadline > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, deadline)
-		defer cancel()
+	ctx, cancel := bounded(ctx, deadline)
+	defer cancel()
+	stats, err := reduce(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: gradnic show job at the NIC names the ranks that it waits for", err)
 	}
-	return reduce(ctx)
+	return stats, err
 }
