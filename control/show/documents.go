@@ -55,6 +55,8 @@ type Job struct {
 	Origin     string               `json:"origin"`
 	Generation uint64               `json:"generation"`
 	Installed  *time.Time           `json:"installed"`
+	Lease      *float64             `json:"lease"`   // seconds; null: it stays
+	Expires    *time.Time           `json:"expires"` // null: it stays
 	Members    []Worker             `json:"members"`
 	Native     *Native              `json:"native,omitempty"`
 }
@@ -138,6 +140,10 @@ func JobFrom(m *apiv1.Job) Job {
 	if m.GetInstalled() != nil {
 		t := m.GetInstalled().AsTime()
 		j.Installed = &t
+	}
+	if m.GetLease() != nil {
+		seconds, t := m.GetLease().AsDuration().Seconds(), m.GetExpires().AsTime()
+		j.Lease, j.Expires = &seconds, &t
 	}
 	for _, w := range m.GetWorkers() {
 		doc := Worker{

@@ -108,6 +108,10 @@ func TableJob(w io.Writer, j Job, now time.Time) error {
 		line("state", fmt.Sprintf("%s in epoch %#x, ranks %s", n.State, n.Epoch, cmp.Or(Ranks(n.Ranks), "-")))
 	}
 	line("installed", fmt.Sprintf("%s, by %s, generation %d", ago(j.Installed, now), j.Origin, j.Generation))
+	if j.Lease != nil {
+		lease := time.Duration(*j.Lease * float64(time.Second))
+		line("lease", fmt.Sprintf("%v, ends in %v unless renewed", lease, max(0, j.Expires.Sub(now)).Round(time.Second)))
+	}
 	line("workers", fmt.Sprintf("%d, of which %d known, %d joined", j.Workers, len(j.Members), j.Joined))
 	line("elements", j.Elements)
 	line("slots", fmt.Sprintf("%d in two versions: %d in use, %d complete, %d waiting", j.Slots, j.Use.InUse, j.Use.Complete, j.Use.Waiting))
