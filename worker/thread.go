@@ -16,7 +16,7 @@ import (
 // range of slots. It allocates nothing for a packet.
 type thread struct {
 	win   *window
-	tr    transport
+	tr    *transport
 	route route
 	halt  *atomic.Bool // the worker's: stop at once
 	zero  time.Time    // of the window's clock
@@ -35,7 +35,7 @@ type thread struct {
 // errHalted ends a slice when the worker is told to stop.
 var errHalted = errors.New("stopped")
 
-func newThread(index int, cfg *Config, tr transport, r route, halt *atomic.Bool) *thread {
+func newThread(index int, cfg *Config, tr *transport, r route, halt *atomic.Bool) *thread {
 	m := cfg.Outstanding / cfg.Threads
 	t := &thread{
 		win:    newWindow(m, 2*m*index, newRTO(cfg.Timeout, cfg.MinTimeout, cfg.MaxTimeout)),

@@ -94,7 +94,7 @@ func join(ctx context.Context, cfg Config) (w *Worker, err error) {
 			nic:      switchml.Endpoint{MAC: w.nicMAC, IP: w.nicIP, Port: switchml.PortBase},
 			elements: cfg.Elements,
 		}
-		var tr transport
+		var tr *transport
 		if cfg.Link != nil {
 			tr = newLinkTransport(cfg.Link, r)
 		} else if tr, err = newUDPTransport(conns[i], r); err != nil {

@@ -24,7 +24,7 @@ type Transport interface {
 	Recv(until time.Time) ([][]byte, error)
 	// Wake makes a running Recv return, or the next one if none runs. Any goroutine may call it.
 	Wake()
-	// Faults are what went wrong so far and was mended. It is called by the goroutine that calls Recv, or after it.
+	// Faults are what went wrong so far and was mended. Any goroutine may call it.
 	Faults() Faults
 	Close() error
 }

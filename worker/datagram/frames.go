@@ -31,8 +31,9 @@ type Frames struct {
 	got         [][]byte
 	woken       atomic.Bool
 	pkt         inet.Packet
-	foreign     uint64
+	foreign     atomic.Uint64
 	sendFaults  atomic.Uint64
+	last        atomic.Pointer[error]
 }
 
 // linkPoll bounds how long a Wake can take: a link has no way to end a Recv.
@@ -53,6 +54,7 @@ func (t *Frames) Send(frames [][]byte) error {
 		err := t.link.Send(f)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			t.sendFaults.Add(1) // the link is full: as good as lost, and so are those after it
+			t.note(err)
 			return nil
 		}
 		if err != nil {
@@ -90,7 +92,7 @@ func (t *Frames) Recv(until time.Time) ([][]byte, error) {
 		if p, ok := t.payload(b[:min(n, t.room)]); ok {
 			t.got = append(t.got, p)
 		} else {
-			t.foreign++
+			t.foreign.Add(1)
 		}
 	}
 	return t.got, nil
@@ -113,7 +115,16 @@ func (t *Frames) payload(frame []byte) ([]byte, bool) {
 func (t *Frames) Wake() { t.woken.Store(true) }
 
 // Faults implements Transport.
-func (t *Frames) Faults() Faults { return Faults{Foreign: t.foreign, Socket: t.sendFaults.Load()} }
+func (t *Frames) Faults() Faults {
+	f := Faults{Foreign: t.foreign.Load(), Socket: t.sendFaults.Load()}
+	if e := t.last.Load(); e != nil {
+		f.Last = *e
+	}
+	return f
+}
 
 // Close implements Transport; the link is its owner's.
 func (t *Frames) Close() error { return nil }
+
+// note keeps the last error. err escapes here, and not in every call that succeeds.
+func (t *Frames) note(err error) { t.last.Store(&err) }

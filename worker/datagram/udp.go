@@ -81,7 +81,7 @@ func (t *UDP) Send(frames [][]byte) error {
 				return fmt.Errorf("send to the NIC: %w", err)
 			}
 			t.sendFaults.Add(1)
-			t.last.Store(&err)
+			t.note(err)
 			sent = max(sent, 0) + 1 // the one that failed counts as lost
 		}
 		frames = frames[min(sent, n):]
@@ -114,7 +114,7 @@ func (t *UDP) Recv(until time.Time) ([][]byte, error) {
 			return nil, nil
 		case mendable(err):
 			t.recvFaults.Add(1)
-			t.last.Store(&err)
+			t.note(err)
 			return nil, nil
 		}
 		return nil, fmt.Errorf("receive from the NIC: %w", err)
@@ -143,3 +143,6 @@ func (t *UDP) Faults() Faults {
 
 // Close implements Transport.
 func (t *UDP) Close() error { return t.conn.Close() }
+
+// note keeps the last error. err escapes here, and not in every call that succeeds.
+func (t *UDP) note(err error) { t.last.Store(&err) }

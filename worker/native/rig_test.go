@@ -160,7 +160,11 @@ func (r *rig) join() []*Worker {
 // each runs f for each rank at once, with a bound on the time.
 func each(t testing.TB, n int, f func(ctx context.Context, rank int) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	bound := 30 * time.Second
+	if *soak {
+		bound = 5 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	errs := make([]error, n)
 	var g sync.WaitGroup
