@@ -142,7 +142,7 @@ func (c *Coordinator) Report(r Report) (Change, Reply) {
 		change = Began
 	case Ready:
 		switch {
-		case known && (r.Life == 0 || r.Life == c.formed.Life):
+		case known: // it may not have heard of the life that began
 			return 0, Go
 		case r.Life != 0:
 			return 0, Over // of a process that was replaced

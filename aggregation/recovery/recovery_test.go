@@ -80,6 +80,23 @@ func TestLostFirstGo(t *testing.T) {
 	}
 }
 
+// The memory was lost before anybody had a result, so a new life began, and a worker did not hear of that.
+func TestLostGoOfANewLife(t *testing.T) {
+	c := New(2, 8, counter())
+	start(t, c, 2)
+	life := c.Formation().Life
+	c = New(2, 8, func() uint32 { return 99 })
+	for r := range 2 {
+		c.Report(Report{Rank: r, Nonce: uint32(100 + r), Life: life, Epoch: 99})
+	}
+	if c.State() != Ready {
+		t.Fatalf("state %d", c.State())
+	}
+	if change, reply := c.Report(Report{Rank: 1, Nonce: 101, Life: life, Epoch: 99}); change != 0 || reply != Go {
+		t.Errorf("%d %d", change, reply)
+	}
+}
+
 func TestReportOfAnotherEpochIsNotNoted(t *testing.T) {
 	c := New(1, 8, func() uint32 { return 99 })
 	if change, reply := c.Report(Report{Life: 7, Epoch: 98}); change != 0 || reply != Wait || len(c.Missing()) != 1 {

@@ -429,3 +429,31 @@ func TestFlagsAreTold(t *testing.T) {
 		return err
 	})
 }
+
+// Steady state allocates nothing for a packet: not in the worker, and not in the NIC beside it.
+func TestNoAllocationPerPacket(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector allocates")
+	}
+	r := newRig(t, dataplane.JobSpec{Workers: 2, Native: &dataplane.NativeSpec{}})
+	ws := r.join()
+	run := func(packets int) float64 {
+		n := 64 * packets
+		a, b := make([]int32, n), make([]int32, n)
+		return testing.AllocsPerRun(3, func() {
+			each(t, 2, func(ctx context.Context, i int) error {
+				v := a
+				if i == 1 {
+					v = b
+				}
+				_, err := AllReduce(ctx, ws[i], v, v)
+				return err
+			})
+		})
+	}
+	run(100)
+	few, many := run(100), run(4000)
+	if many-few > 200 {
+		t.Errorf("%.0f allocations for 100 packets a worker, %.0f for 4000", few, many)
+	}
+}
