@@ -152,6 +152,7 @@ func (s *Server) setHealth(to healthpb.HealthCheckResponse_ServingStatus) {
 // Guard is an interceptor that turns a panic of one call into that call's error,
 // since a bug in showing must not stop the data plane, and logs calls that failed.
 func Guard(logger *slog.Logger) grpc.UnaryServerInterceptor {
+	q := &quiet{logger: logger}
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 		defer func() {
 			if p := recover(); p != nil {
@@ -161,7 +162,7 @@ func Guard(logger *slog.Logger) grpc.UnaryServerInterceptor {
 		}()
 		resp, err = handler(ctx, req)
 		if err != nil {
-			logger.Info("call refused", "method", info.FullMethod, "err", err)
+			q.refused(info.FullMethod, err)
 		}
 		return resp, err
 	}

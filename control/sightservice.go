@@ -235,6 +235,7 @@ func laneTimeToProto(t dataplane.LaneTime) *apiv1.LaneTime {
 
 // guardStream is Guard for streams.
 func guardStream(logger *slog.Logger) grpc.StreamServerInterceptor {
+	q := &quiet{logger: logger}
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 		defer func() {
 			if p := recover(); p != nil {
@@ -244,7 +245,7 @@ func guardStream(logger *slog.Logger) grpc.StreamServerInterceptor {
 		}()
 		err = handler(srv, stream)
 		if err != nil && status.Code(err) != codes.Canceled && !errors.Is(err, context.Canceled) {
-			logger.Info("call refused", "method", info.FullMethod, "err", err)
+			q.refused(info.FullMethod, err)
 		}
 		return err
 	}

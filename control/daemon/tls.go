@@ -6,8 +6,13 @@ import (
 	"fmt"
 	"net"
 
+	"golang.org/x/net/netutil"
+
 	"gradnic/control"
 )
+
+// maxTLS is how many connections the door has at a time. Others wait to be accepted.
+const maxTLS = 256
 
 // TLS is the API's door on TCP: who comes in shows a certificate.
 type TLS struct {
@@ -38,5 +43,5 @@ func (t TLS) listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
-	return l, nil
+	return netutil.LimitListener(l, maxTLS), nil
 }
