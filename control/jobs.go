@@ -48,6 +48,7 @@ type Jobs struct {
 	watchers   map[*Watch]struct{}
 	generation uint64
 	limits     Limits
+	present    func(job string, workers int) []int // nil: nobody knows
 }
 
 func newJobs(o Options) *Jobs {
@@ -85,6 +86,8 @@ type JobInfo struct {
 	Generation uint64
 	Lease      time.Duration // 0: for ever
 	Expires    time.Time     // zero without a lease
+	// Present are ranks that have come to a controller and wait there for the others, registered or not.
+	Present []int
 }
 
 // Members are the workers that are known, by rank.
@@ -98,21 +101,51 @@ func (j *JobInfo) Members() []dataplane.WorkerStatus {
 	return known
 }
 
-// NeverCame are the ranks of which no frame was ever taken.
+// NeverCame are the ranks of which no frame was ever taken: those that never
+// registered and those that never sent.
 func (j *JobInfo) NeverCame() []int {
-	came := make([]bool, j.Workers)
-	for _, w := range j.Status {
-		if w.Rank >= 0 && w.Rank < len(came) {
-			came[w.Rank] = w.Joined
-		}
-	}
+	return j.ranks(func(w *dataplane.WorkerStatus) bool { return w == nil || !w.Joined })
+}
+
+// NeverRegistered are the ranks that are not members of the job and do not wait at
+// a controller to become that: the workers that others wait for before all begin.
+func (j *JobInfo) NeverRegistered() []int {
 	var absent []int
-	for rank, here := range came {
-		if !here {
+	for _, rank := range j.ranks(func(w *dataplane.WorkerStatus) bool { return w == nil || !w.Known }) {
+		if !slices.Contains(j.Present, rank) {
 			absent = append(absent, rank)
 		}
 	}
 	return absent
+}
+
+// NeverSent are the ranks that have registered, or wait at a controller for others,
+// and of which no frame was ever taken.
+func (j *JobInfo) NeverSent() []int {
+	unknown := j.NeverRegistered()
+	var silent []int
+	for _, rank := range j.NeverCame() {
+		if !slices.Contains(unknown, rank) {
+			silent = append(silent, rank)
+		}
+	}
+	return silent
+}
+
+// ranks are those whose status (nil: there is none) has a property.
+func (j *JobInfo) ranks(is func(*dataplane.WorkerStatus) bool) (ranks []int) {
+	status := make([]*dataplane.WorkerStatus, j.Workers)
+	for i := range j.Status {
+		if w := &j.Status[i]; w.Rank >= 0 && w.Rank < len(status) {
+			status[w.Rank] = w
+		}
+	}
+	for rank, w := range status {
+		if is(w) {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
 }
 
 var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -293,7 +326,18 @@ func (j *Jobs) info(status dataplane.JobStatus) JobInfo {
 		info.Origin, info.Installed, info.Generation = r.origin, r.installed, r.generation
 		info.Lease, info.Expires = r.lease, r.expires
 	}
+	if j.present != nil {
+		info.Present = j.present(status.Name, status.Workers)
+	}
 	return info
+}
+
+// SetPresence gives the registry a function that knows which ranks of a job wait at a
+// controller for the others to come. It must not call the registry.
+func (j *Jobs) SetPresence(present func(job string, workers int) []int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.present = present
 }
 
 func (j *Jobs) install(spec dataplane.JobSpec, origin Origin, lease time.Duration) error {

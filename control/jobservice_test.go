@@ -213,6 +213,9 @@ func TestWorkerThatNeverCame(t *testing.T) {
 	if !slices.Equal(job.GetNeverCame(), []uint32{1}) || !slices.Equal(job.GetMissing(), []uint32{1}) {
 		t.Errorf("never came %v, missing %v, want [1] and [1]", job.GetNeverCame(), job.GetMissing())
 	}
+	if !slices.Equal(job.GetNeverSent(), []uint32{1}) || len(job.GetNeverRegistered()) != 0 {
+		t.Errorf("never sent %v, never registered %v, want [1] and none", job.GetNeverSent(), job.GetNeverRegistered())
+	}
 	if use := job.GetSlots(); use.GetTotal() != 32 || use.GetInUse() != 1 || use.GetWaiting() != 1 || use.GetComplete() != 0 {
 		t.Errorf("slots %v", use)
 	}

@@ -113,8 +113,8 @@ func jobToProto(j JobInfo, ports portNames) *apiv1.Job {
 		Installed:  timeToProto(j.Installed),
 		Slots:      slotsToProto(j.Use),
 		Missing:    ranksToProto(j.Missing),
-		NeverCame:  ranksToProto(j.NeverCame()),
-		Results:    j.Results, Resent: j.Resent, Wrapped: j.Wrapped,
+		NeverCame:  ranksToProto(j.NeverCame()), NeverRegistered: ranksToProto(j.NeverRegistered()), NeverSent: ranksToProto(j.NeverSent()),
+		Results: j.Results, Resent: j.Resent, Wrapped: j.Wrapped,
 	}
 	nativeToProto(m, j)
 	if j.Lease != 0 {

@@ -187,13 +187,13 @@ func (f *field) testOverXDP(t *testing.T) {
 	}
 	f.gradnic(t, "install", "job", "train", "--workers", "2", "--elements", "64",
 		"--member", "0=02:00:00:00:01:00,10.50.0.1", "--member", "1=02:00:00:00:01:01,10.50.0.2").want(t, exitOK, "job train installed\n")
-	f.gradnic(t, "show", "job", "train").want(t, exitOK, "never came: rank 0,1\n")
+	f.gradnic(t, "show", "job", "train").want(t, exitOK, "missing    registered but never sent: rank 0,1\n")
 
 	// Rank 0 comes, rank 1 does not: it is named.
 	f.send(t, 0, 3, 40)
 	within(t, "rank 1 alone is missing", func() bool {
 		r := f.gradnic(t, "show", "job", "train").want(t, exitOK, "job        train")
-		return strings.Contains(r.out, "never came: rank 1\n") && strings.Contains(r.out, "1 waiting")
+		return strings.Contains(r.out, "missing    registered but never sent: rank 1\n") && strings.Contains(r.out, "1 waiting")
 	})
 	f.send(t, 1, 3, 2)
 	for rank := range 2 {

@@ -52,6 +52,8 @@ type Job struct {
 	Wrapped    uint64               `json:"wrapped"`
 	Missing    []int                `json:"missing"`
 	NeverCame  []int                `json:"never_came"`
+	NeverReg   []int                `json:"never_registered"`
+	NeverSent  []int                `json:"never_sent"`
 	Origin     string               `json:"origin"`
 	Generation uint64               `json:"generation"`
 	Installed  *time.Time           `json:"installed"`
@@ -126,7 +128,7 @@ func JobFrom(m *apiv1.Job) Job {
 		Name: spec.GetName(), Tenant: spec.GetTenant(), Protocol: protocolName(spec.GetProtocol()),
 		Workers: int(spec.GetWorkers()), Elements: int(spec.GetElements()), Slots: int(spec.GetSlots()),
 		Use: useFrom(m.GetSlots()), Results: m.GetResults(), Resent: m.GetResent(), Wrapped: m.GetWrapped(),
-		Missing: ranks(m.GetMissing()), NeverCame: ranks(m.GetNeverCame()),
+		Missing: ranks(m.GetMissing()), NeverCame: ranks(m.GetNeverCame()), NeverReg: ranks(m.GetNeverRegistered()), NeverSent: ranks(m.GetNeverSent()),
 		Origin: originName(m.GetOrigin()), Generation: m.GetGeneration(),
 		Members: []Worker{},
 	}

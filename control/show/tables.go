@@ -139,7 +139,8 @@ func TableJob(w io.Writer, j Job, now time.Time) error {
 	return wt.w.Flush()
 }
 
-// missing names the ranks that a job waits for, and which of them never came.
+// missing names the ranks that a job waits for: those that all others wait for to begin, those that could have begun,
+// and those that are late.
 func missing(j Job) string {
 	var waited []int
 	for _, r := range j.Missing {
@@ -148,8 +149,11 @@ func missing(j Job) string {
 		}
 	}
 	var parts []string
-	if len(j.NeverCame) > 0 {
-		parts = append(parts, "never came: rank "+Ranks(j.NeverCame))
+	if len(j.NeverReg) > 0 {
+		parts = append(parts, "never registered: rank "+Ranks(j.NeverReg))
+	}
+	if len(j.NeverSent) > 0 {
+		parts = append(parts, "registered but never sent: rank "+Ranks(j.NeverSent))
 	}
 	if len(waited) > 0 {
 		parts = append(parts, "unfinished slots wait for: rank "+Ranks(waited))

@@ -31,7 +31,7 @@ func job() *apiv1.Job {
 			{Spec: &apiv1.WorkerSpec{Rank: 2, Mac: "02:00:00:00:01:02", Ipv4: "10.50.0.3"}},
 		},
 		Slots:   &apiv1.SlotUse{Total: 1024, InUse: 4, Complete: 3, Waiting: 1},
-		Missing: []uint32{1, 2, 3}, NeverCame: []uint32{2, 3}, Results: 9, Resent: 2, Wrapped: 1,
+		Missing: []uint32{1, 2, 3}, NeverCame: []uint32{2, 3}, NeverRegistered: []uint32{3}, NeverSent: []uint32{2}, Results: 9, Resent: 2, Wrapped: 1,
 	}
 }
 

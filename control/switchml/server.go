@@ -77,6 +77,8 @@ func New(o Options) (*Server, error) {
 		grpc.UnaryInterceptor(control.Guard(o.Logger)),
 		grpc.WaitForHandlers(true),
 	)
+	s.meetings.logger = o.Logger
+	o.Jobs.SetPresence(s.present)
 	pb.RegisterSessionServer(s.grpc, s)
 	pb.RegisterSyncServer(s.grpc, s)
 	return s, nil

@@ -55,6 +55,7 @@ func (s *Server) join(r *pb.UdpSessionRequest) error {
 			return err
 		}
 		s.logger.Info("session begun", "session", r.GetSessionId(), "workers", workers, "elements", elements)
+		s.logger.Info("worker joined", "session", r.GetSessionId(), "rank", rank, "mac", worker.MAC, "ip", worker.IP)
 		return nil
 	}
 	job, err := s.options.Jobs.Get(s.options.Job)

@@ -2,8 +2,10 @@ package switchml
 
 import (
 	"context"
+	"log/slog"
 	"math/bits"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -24,6 +26,9 @@ type meetings struct {
 	mu       sync.Mutex
 	barriers map[int]*barrier // by number of workers
 	rounds   map[circle][]*round
+
+	logger  *slog.Logger
+	patient time.Duration // how long a round is incomplete before the log names who is missing
 }
 
 // barrier opens when as many callers wait as there are workers.
@@ -42,12 +47,14 @@ type round struct {
 	ready  chan struct{} // closed when the root has come
 	value  uint64        // valid when ready is closed
 	root   *connection   // that the value came by; nil: unknown
+	by     [maxWorkers]*connection
 }
 
 func newMeetings() *meetings {
 	return &meetings{
 		stop:     make(chan struct{}),
 		barriers: map[int]*barrier{}, rounds: map[circle][]*round{},
+		logger: slog.New(slog.DiscardHandler), patient: 5 * time.Second,
 	}
 }
 
@@ -124,6 +131,7 @@ func (m *meetings) broadcast(ctx context.Context, rank, workers, root int, value
 			r = old
 			break
 		}
+		m.warnOfTwins(old.by[rank], connectionOf(ctx), rank, workers)
 	}
 	if r == nil {
 		if len(m.rounds[key]) >= maxRounds {
@@ -132,8 +140,10 @@ func (m *meetings) broadcast(ctx context.Context, rank, workers, root int, value
 		}
 		r = &round{ready: make(chan struct{})}
 		m.rounds[key] = append(m.rounds[key], r)
+		m.watch(key, r, m.patient)
 	}
 	r.joined |= bit
+	r.by[rank] = connectionOf(ctx)
 	if rank == root {
 		r.value, r.root = value, connectionOf(ctx)
 		close(r.ready)

@@ -741,7 +741,11 @@ type Job struct {
 	// When its lease ends; not set: it has none.
 	Expires *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=expires,proto3" json:"expires,omitempty"`
 	// Of a job of the native protocol.
-	Native        *NativeState `protobuf:"bytes,14,opt,name=native,proto3" json:"native,omitempty"`
+	Native *NativeState `protobuf:"bytes,14,opt,name=native,proto3" json:"native,omitempty"`
+	// Of never_came, the ranks that never registered: they are no members, and do not wait at a controller either.
+	NeverRegistered []uint32 `protobuf:"varint,15,rep,packed,name=never_registered,json=neverRegistered,proto3" json:"never_registered,omitempty"`
+	// Of never_came, the others: they registered, or wait at a controller for the rest, and never sent.
+	NeverSent     []uint32 `protobuf:"varint,16,rep,packed,name=never_sent,json=neverSent,proto3" json:"never_sent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -870,6 +874,20 @@ func (x *Job) GetExpires() *timestamppb.Timestamp {
 func (x *Job) GetNative() *NativeState {
 	if x != nil {
 		return x.Native
+	}
+	return nil
+}
+
+func (x *Job) GetNeverRegistered() []uint32 {
+	if x != nil {
+		return x.NeverRegistered
+	}
+	return nil
+}
+
+func (x *Job) GetNeverSent() []uint32 {
+	if x != nil {
+		return x.NeverSent
 	}
 	return nil
 }
@@ -1968,7 +1986,7 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x05total\x18\x01 \x01(\x04R\x05total\x12\x15\n" +
 	"\x06in_use\x18\x02 \x01(\x04R\x05inUse\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\x04R\bcomplete\x12\x18\n" +
-	"\awaiting\x18\x04 \x01(\x04R\awaiting\"\xbe\x04\n" +
+	"\awaiting\x18\x04 \x01(\x04R\awaiting\"\x88\x05\n" +
 	"\x03Job\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\x12\x1e\n" +
 	"\n" +
@@ -1987,7 +2005,10 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\awrapped\x18\v \x01(\x04R\awrapped\x12/\n" +
 	"\x05lease\x18\f \x01(\v2\x19.google.protobuf.DurationR\x05lease\x124\n" +
 	"\aexpires\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x123\n" +
-	"\x06native\x18\x0e \x01(\v2\x1b.gradnic.api.v1.NativeStateR\x06native\"q\n" +
+	"\x06native\x18\x0e \x01(\v2\x1b.gradnic.api.v1.NativeStateR\x06native\x12)\n" +
+	"\x10never_registered\x18\x0f \x03(\rR\x0fneverRegistered\x12\x1d\n" +
+	"\n" +
+	"never_sent\x18\x10 \x03(\rR\tneverSent\"q\n" +
 	"\x11InstallJobRequest\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\x12/\n" +
 	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"U\n" +
