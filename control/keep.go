@@ -94,6 +94,18 @@ func (j *Jobs) restoreOne(kept *store.Record) error {
 			return err
 		}
 	}
+	r := &record{asked: spec, added: added, origin: OriginAPI, installed: kept.Installed, generation: kept.Generation}
+	r.renew(kept.Lease, j.now()) // its owner could not renew it while we were away
+	if status, err := j.nic.Job(spec.Name); err == nil {
+		// The data plane went on without us: it is there already, and not to be touched.
+		whole := spec
+		whole.Members = slices.Concat(spec.Members, added)
+		if d := difference(normal(whole), normal(status.JobSpec)); d != "" {
+			return fmt.Errorf("a job of that name runs with another specification (%s)", d)
+		}
+		j.own(r)
+		return nil
+	}
 	if err := j.nic.InstallJob(spec); err != nil {
 		return fromDataplane("install job "+spec.Name, err)
 	}
@@ -102,8 +114,6 @@ func (j *Jobs) restoreOne(kept *store.Record) error {
 			return errorsOf(fromDataplane(fmt.Sprintf("add rank %d to job %s", w.Rank, spec.Name), err), j.nic.RemoveJob(spec.Name))
 		}
 	}
-	r := &record{asked: spec, added: added, origin: OriginAPI, installed: kept.Installed, generation: kept.Generation}
-	r.renew(kept.Lease, j.now()) // its owner could not renew it while we were away
 	j.own(r)
 	return nil
 }
