@@ -217,6 +217,13 @@ func (f *field) testOverXDP(t *testing.T) {
 		}
 	}
 	f.gradnic(t, "clear", "impair", "--all").want(t, exitOK, "")
+	// To the NIC, on a port that it does not serve: left to the kernel, and seen.
+	if _, err := f.workers[0].WriteToUDP([]byte("hello"), &net.UDPAddr{IP: f.target.IP, Port: 9}); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "what steering leaves to the kernel is counted", func() bool {
+		return strings.Contains(f.gradnic(t, "show", "drops").want(t, exitOK, "WHERE").out, "steering  pass-port         1\n")
+	})
 	var counters struct {
 		Counters struct{ Contributed, Results uint64 }
 		Fault    string

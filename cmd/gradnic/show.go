@@ -29,7 +29,7 @@ var views = []view{
 	{"ports", "", "Ports with their counters and impairments", showPorts},
 	{"lanes", "", "Lanes with their counters and frames", showLanes},
 	{"stages", "", "Where the time of a frame goes, stage by stage", showStages},
-	{"drops", "", "Dropped frames by reason", showDrops},
+	{"drops", "", "Dropped frames by reason, and frames left to the kernel", showDrops},
 	{"counters", "", "All counters, and whether they add up", showCounters},
 }
 
@@ -148,7 +148,11 @@ func showStages(ctx context.Context, c *control.Client, _ []string) (any, func(i
 
 func showDrops(ctx context.Context, c *control.Client, _ []string) (any, func(io.Writer) error, error) {
 	m, err := c.GetCounters(ctx, &apiv1.GetCountersRequest{})
-	drops := show.DropsOf(show.CountersFrom(m))
+	if err != nil {
+		return nil, nil, err
+	}
+	ports, err := c.ListPorts(ctx, &apiv1.ListPortsRequest{})
+	drops := show.DropsOf(show.CountersFrom(m), show.PortsFrom(ports))
 	return drops, func(w io.Writer) error { return show.TableDrops(w, drops) }, err
 }
 

@@ -5,6 +5,7 @@ import (
 
 	apiv1 "gradnic/control/api/v1"
 	"gradnic/dataplane"
+	"gradnic/xdp"
 )
 
 // NIC is who the NIC is.
@@ -108,12 +109,17 @@ type Counters struct {
 	Fault    string                     `json:"fault"` // empty: the accounts add up
 }
 
-// Drops are the NIC's losses: what it dropped, what it did not send, and what the kernel lost.
+// Drops are the NIC's losses: what it dropped, what it did not send, what the kernel lost, and what the steering
+// program left to the kernel although it may have been meant for the NIC, by its verdict.
 type Drops struct {
 	Drops        map[string]uint64          `json:"drops"`
 	ReplicaDrops map[string]uint64          `json:"replica_drops"`
 	Kernel       dataplane.KernelStatistics `json:"kernel"`
+	Steering     map[string]uint64          `json:"steering"`
 }
+
+// suspect are the verdicts of frames that were for the NIC's address, or can hide it.
+var suspect = [...]xdp.Verdict{xdp.Unbound, xdp.PassPort, xdp.PassProtocol, xdp.PassTagged, xdp.PassOptions, xdp.PassFragment, xdp.PassShort}
 
 // NICFrom makes the document from the API's message.
 func NICFrom(m *apiv1.GetNICResponse) NIC {
@@ -245,9 +251,17 @@ func CountersFrom(m *apiv1.GetCountersResponse) Counters {
 	}
 }
 
-// DropsOf takes the losses out of the counters.
-func DropsOf(c Counters) Drops {
-	return Drops{Drops: c.Counters.Drops, ReplicaDrops: c.Counters.ReplicaDrops, Kernel: c.Kernel}
+// DropsOf takes the losses out of the counters, and out of the ports what steering left to the kernel.
+func DropsOf(c Counters, ports []Port) Drops {
+	d := Drops{Drops: c.Counters.Drops, ReplicaDrops: c.Counters.ReplicaDrops, Kernel: c.Kernel, Steering: map[string]uint64{}}
+	for i := range ports {
+		for _, v := range suspect {
+			if n := ports[i].Steering[v.String()]; n > 0 {
+				d.Steering[v.String()] += n
+			}
+		}
+	}
+	return d
 }
 
 func memberFrom(m *apiv1.WorkerSpec) Member {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gradnic/dataplane"
+	"gradnic/xdp"
 )
 
 // table writes rows in aligned columns, numbers and words both to the left as ss
@@ -199,7 +200,7 @@ func TableGroups(w io.Writer, groups []Group) error {
 
 // TablePorts writes one line a port.
 func TablePorts(w io.Writer, ports []Port) error {
-	t := newTable(w, "PORT", "KIND", "MODE", "STATE", "QUEUES", "FUNCTION", "RX", "TX", "DROPS", "KERNEL DROPS", "FILL", "SENDING", "IMPAIRMENT")
+	t := newTable(w, "PORT", "KIND", "MODE", "STATE", "QUEUES", "FUNCTION", "RX", "TX", "DROPS", "KERNEL DROPS", "TO KERNEL", "FILL", "SENDING", "IMPAIRMENT")
 	for i := range ports {
 		p := &ports[i]
 		mode := p.Mode
@@ -207,7 +208,7 @@ func TablePorts(w io.Writer, ports []Port) error {
 			mode += " zero-copy"
 		}
 		t.row(p.Name, p.Kind, mode, state(p), p.Queues, p.Function, p.Received, p.Transmitted,
-			p.Dropped()+p.ReplicasDropped(), kernelDrops(p.Kernel),
+			p.Dropped()+p.ReplicasDropped(), kernelDrops(p.Kernel), toKernel(p),
 			of(p.Rings.Fill, p.Rings.FillMost), of(p.Rings.Transmit, p.Rings.TransmitMost), Impairment(p.Impairment))
 	}
 	return t.w.Flush()
@@ -219,6 +220,18 @@ func state(p *Port) string {
 		return string(p.State)
 	}
 	return fmt.Sprintf("%s (%s)", p.State, p.Why)
+}
+
+// toKernel is how many frames the steering program has left to the kernel; "" where there is none.
+func toKernel(p *Port) string {
+	if p.Kind != "xdp" {
+		return ""
+	}
+	var n uint64
+	for v := xdp.Unbound; v < xdp.NumVerdicts; v++ {
+		n += p.Steering[v.String()]
+	}
+	return strconv.FormatUint(n, 10)
 }
 
 func kernelDrops(k dataplane.KernelStatistics) string {
@@ -293,6 +306,7 @@ func TableDrops(w io.Writer, d Drops) error {
 		"rx-dropped": d.Kernel.RxDropped, "rx-ring-full": d.Kernel.RxRingFull, "fill-ring-empty": d.Kernel.FillRingEmpty,
 		"rx-invalid-descs": d.Kernel.RxInvalid, "tx-invalid-descs": d.Kernel.TxInvalid,
 	})
+	rows("steering", d.Steering)
 	if d.Kernel.StatisticsError != "" {
 		t.row("kernel", "unknown: "+d.Kernel.StatisticsError, "?")
 	}

@@ -62,6 +62,7 @@ func stage(k uint64) []*apiv1.Stage {
 func TestViews(t *testing.T) {
 	ports := PortsFrom(&apiv1.ListPortsResponse{Ports: []*apiv1.Port{
 		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Queues: 2, State: "down", Why: "interface veth0 has no carrier", Rebuilds: 3, Function: "aggregate", Counters: counters(), Kernel: kernel(),
+			Steering: []*apiv1.Drop{{Reason: "pass-other", Count: 7}, {Reason: "pass-tagged", Count: 2}, {Reason: "taken-udp", Count: 30}},
 			Impairment: &apiv1.Impairment{IngressLoss: 0.01, EgressLoss: 0.1, DropIngress: []uint64{3}, DropEgress: []uint64{4, 5}, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 3, ReorderHold: durationpb.New(5 * time.Millisecond), Seed: 9}},
 		{Name: "mem1", Kind: "mem", Index: 1, Queues: 1, Function: "sink", Counters: &apiv1.Counters{}, Kernel: &apiv1.KernelCounters{Error: "socket is gone"}},
 	}})
@@ -105,7 +106,7 @@ func TestViews(t *testing.T) {
 		{"stages", stages, func(b *bytes.Buffer) error { return TableStages(b, stages) }},
 		{"trace", traced, func(b *bytes.Buffer) error { return TextTraced(b, 1, traced) }},
 		{"trace-unknown", unknown, func(b *bytes.Buffer) error { return TextTraced(b, 2, unknown) }},
-		{"drops", DropsOf(sums), func(b *bytes.Buffer) error { return TableDrops(b, DropsOf(sums)) }},
+		{"drops", DropsOf(sums, ports), func(b *bytes.Buffer) error { return TableDrops(b, DropsOf(sums, ports)) }},
 		{"counters", sums, func(b *bytes.Buffer) error { return TableCounters(b, sums) }},
 	} {
 		var table bytes.Buffer
@@ -158,7 +159,7 @@ func TestRanks(t *testing.T) {
 func TestNothingIsNotNull(t *testing.T) {
 	for name, document := range map[string]any{
 		"jobs": JobsFrom(nil), "job": JobFrom(nil), "workers": WorkersOf(nil), "slots": PoolsFrom(nil), "groups": GroupsFrom(nil),
-		"ports": PortsFrom(nil), "lanes": LanesFrom(nil), "stages": StagesFrom(nil), "trace": TracedFrom(nil), "drops": DropsOf(CountersFrom(nil)),
+		"ports": PortsFrom(nil), "lanes": LanesFrom(nil), "stages": StagesFrom(nil), "trace": TracedFrom(nil), "drops": DropsOf(CountersFrom(nil), nil),
 	} {
 		b, err := json.Marshal(document)
 		if err != nil {
