@@ -57,7 +57,6 @@ type rig struct {
 	cfg    dataplane.Config
 	cables []*cable
 
-	mu    sync.Mutex
 	nic   *dataplane.NIC
 	kills int
 }
