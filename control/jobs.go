@@ -201,6 +201,9 @@ func (j *Jobs) Replace(spec dataplane.JobSpec, origin Origin) error {
 	if err := j.check(spec); err != nil {
 		return err
 	}
+	if r := j.records[spec.Name]; r != nil && r.origin != origin {
+		return refuse(Exists, "job.name", "job %s came by another door: it is not to be replaced by this one", spec.Name)
+	}
 	if err := j.admit(spec); err != nil {
 		return err
 	}

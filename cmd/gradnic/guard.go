@@ -8,6 +8,7 @@ import (
 	"gradnic/control"
 	"gradnic/control/card"
 	"gradnic/control/daemon"
+	"gradnic/control/switchml"
 )
 
 // guardFlags are who may come in, and what they may take.
@@ -15,6 +16,8 @@ type guardFlags struct {
 	quotas []string
 	memory string
 	card   string
+	// workers of the SwitchML controller
+	workers []string
 }
 
 func (g *guardFlags) register(f *pflag.FlagSet, o *daemon.Options) {
@@ -23,8 +26,21 @@ func (g *guardFlags) register(f *pflag.FlagSet, o *daemon.Options) {
 	f.StringVar(&o.TLS.Key, "tls-key", "", "its key, a PEM file")
 	f.StringVar(&o.TLS.CA, "tls-ca", "", "the CA of those who may come in, a PEM file")
 	f.StringArrayVar(&g.quotas, "quota", nil, "what a tenant's jobs may take, as team-a=jobs:4,slots:4096,memory:64MiB; once for each, * for those not named")
+	f.StringArrayVar(&g.workers, "switchml-worker", nil, "MAC,IP of a worker that may be in a SwitchML session; once for each (default anybody who reaches the port)")
 	f.StringVar(&g.card, "card", "", "refuse what this card would refuse: a profile's name (gradnic show card), or the path of one")
 	f.StringVar(&g.memory, "slot-memory", "", "what the slots of all jobs may take, as 512MiB (default no bound)")
+}
+
+// named are the workers of the SwitchML controller.
+func (g *guardFlags) named() (all []switchml.Worker, err error) {
+	for _, text := range g.workers {
+		w, err := switchml.ParseWorker(text)
+		if err != nil {
+			return nil, usageErrorf("--switchml-worker: %w", err)
+		}
+		all = append(all, w)
+	}
+	return all, nil
 }
 
 func (g *guardFlags) limits() (l control.Limits, err error) {

@@ -160,6 +160,9 @@ func (r *runFlags) options() (daemon.Options, error) {
 	if o.Limits, err = r.guard.limits(); err != nil {
 		return o, err
 	}
+	if o.SwitchMLWorkers, err = r.guard.named(); err != nil {
+		return o, err
+	}
 	o.NIC.MAC, o.NIC.IP, o.Version = r.mac, r.ip, buildVersion().Version
 	if o.NIC.MAC.IsZero() {
 		o.NIC.MAC = inet.MAC{0x02, 0x67, r.ip[0], r.ip[1], r.ip[2], r.ip[3]}

@@ -55,6 +55,8 @@ type Options struct {
 	// find the NIC; empty: off. Pprof shows Go's profiles there too.
 	Metrics string
 	Pprof   bool
+	// SwitchMLWorkers are the only ones that may be in a session; empty: anybody.
+	SwitchMLWorkers []switchml.Worker
 	// StopTimeout bounds stopping; 0: DefaultStopTimeout.
 	StopTimeout time.Duration
 	Version     string
@@ -325,7 +327,7 @@ func openDoors(ctx context.Context, nic *dataplane.NIC, o Options) (_ *doors, er
 		}
 	}
 	if o.SwitchML != "" {
-		d.switchml, err = switchml.New(switchml.Options{Jobs: d.api.Jobs(), Slots: o.SwitchMLSlots, Logger: o.Logger})
+		d.switchml, err = switchml.New(switchml.Options{Jobs: d.api.Jobs(), Slots: o.SwitchMLSlots, Workers: o.SwitchMLWorkers, Logger: o.Logger})
 		if err != nil {
 			return nil, err
 		}

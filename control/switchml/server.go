@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"gradnic/control"
 	pb "gradnic/control/switchml/switchmlproto"
 	"gradnic/dataplane"
+	"gradnic/wire/inet"
 )
 
 // DefaultPort is the TCP port that clients look for the controller on.
@@ -36,8 +38,31 @@ type Options struct {
 	Job string
 	// Slots is the pool of a session; 0: DefaultSlots.
 	Slots int
+	// Workers are the only ones that may be in a session; empty: anybody who reaches the port.
+	Workers []Worker
 	// Logger takes each session and each refusal with its reason; nil discards.
 	Logger *slog.Logger
+}
+
+// Worker is who a worker is: the source of its frames.
+type Worker struct {
+	MAC inet.MAC
+	IP  inet.Addr
+}
+
+// ParseWorker reads MAC,IP.
+func ParseWorker(s string) (w Worker, err error) {
+	mac, ip, ok := strings.Cut(s, ",")
+	if !ok {
+		return w, fmt.Errorf("worker %q: write MAC,IP", s)
+	}
+	if w.MAC, err = inet.ParseMAC(mac); err != nil {
+		return w, fmt.Errorf("worker %q: %w", s, err)
+	}
+	if w.IP, err = inet.ParseAddr(ip); err != nil {
+		return w, fmt.Errorf("worker %q: %w", s, err)
+	}
+	return w, nil
 }
 
 // Server is the controller.

@@ -3,6 +3,7 @@ package switchml
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	pb "gradnic/control/switchml/switchmlproto"
 
@@ -46,6 +47,9 @@ func (s *Server) join(r *pb.UdpSessionRequest) error {
 		IP:   inet.AddrFromUint32(r.GetIpv4()),
 		Port: -1,
 	}
+	if allowed := s.options.Workers; len(allowed) > 0 && !slices.Contains(allowed, Worker{worker.MAC, worker.IP}) {
+		return fmt.Errorf("%v %v is not one of the %d workers that may be in a session", worker.MAC, worker.IP, len(allowed))
+	}
 	if rank == 0 {
 		if err := s.options.Jobs.Replace(dataplane.JobSpec{
 			Name: s.options.Job, Protocol: dataplane.ProtocolSwitchML,
@@ -59,6 +63,9 @@ func (s *Server) join(r *pb.UdpSessionRequest) error {
 		return nil
 	}
 	job, err := s.options.Jobs.Get(s.options.Job)
+	if err == nil && job.Origin == control.OriginAPI {
+		err = fmt.Errorf("job %s was installed through the API, and is no session", job.Name)
+	}
 	if err != nil {
 		return fmt.Errorf("rank 0 has not begun a session: %w", err)
 	}

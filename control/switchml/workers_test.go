@@ -1,0 +1,73 @@
+package switchml
+
+import (
+	"strings"
+	"testing"
+
+	"gradnic/control"
+	"gradnic/dataplane"
+	"gradnic/wire/inet"
+)
+
+// Only named workers are in a session, and who is not named ends nobody's.
+func TestOnlyNamedWorkersComeIn(t *testing.T) {
+	r := newRig(t)
+	for _, text := range []string{"02:00:00:00:01:00,10.50.0.1", "02:00:00:00:01:01,10.50.0.2"} {
+		w, err := ParseWorker(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.server.options.Workers = append(r.server.options.Workers, w)
+	}
+	c := r.dial(t)
+	for rank := range 2 {
+		if resp, err := c.UdpSession(t.Context(), request(rank, 3)); err != nil || resp.GetMac() == 0 {
+			t.Fatalf("rank %d: %v, %v", rank, resp, err)
+		}
+	}
+	stranger := request(0, 3)
+	stranger.Ipv4 += 7
+	if resp, err := c.UdpSession(t.Context(), request(2, 3)); err != nil || resp.GetMac() != 0 {
+		t.Errorf("a third: %v, %v", resp, err)
+	}
+	if resp, err := c.UdpSession(t.Context(), stranger); err != nil || resp.GetMac() != 0 {
+		t.Errorf("a stranger as rank 0: %v, %v", resp, err)
+	}
+	if !strings.Contains(r.log.String(), "is not one of the 2 workers that may be in a session") {
+		t.Errorf("log:\n%s", r.log.String())
+	}
+	job, err := r.server.options.Jobs.Get(DefaultJob)
+	if err != nil || len(job.Members()) != 2 {
+		t.Errorf("the session of the two: %+v, %v", job, err)
+	}
+	for _, wrong := range []string{"", "02:00:00:00:01:00", "x,10.0.0.1", "02:00:00:00:01:00,x"} {
+		if _, err := ParseWorker(wrong); err == nil {
+			t.Errorf("%q was read", wrong)
+		}
+	}
+}
+
+// A job of the API under the session's name is neither replaced nor joined by this door.
+func TestSessionLeavesJobsOfTheAPIAlone(t *testing.T) {
+	r := newRig(t)
+	jobs := r.server.options.Jobs
+	if _, err := jobs.Install(dataplane.JobSpec{Name: DefaultJob, Workers: 2, Elements: 256, Members: []dataplane.WorkerSpec{
+		{Rank: 0, MAC: inet.MAC{2, 0, 0, 0, 9, 0}, IP: inet.Addr{10, 9, 0, 1}, Port: -1}}}, control.OriginAPI); err != nil {
+		t.Fatal(err)
+	}
+	c := r.dial(t)
+	for rank := range 2 {
+		if resp, err := c.UdpSession(t.Context(), request(rank, 2)); err != nil || resp.GetMac() != 0 {
+			t.Errorf("rank %d: %v, %v", rank, resp, err)
+		}
+	}
+	job, err := jobs.Get(DefaultJob)
+	if err != nil || job.Origin != control.OriginAPI || len(job.Members()) != 1 {
+		t.Errorf("%+v, %v", job, err)
+	}
+	for _, says := range []string{"came by another door", "is no session"} {
+		if !strings.Contains(r.log.String(), says) {
+			t.Errorf("no %q in the log:\n%s", says, r.log.String())
+		}
+	}
+}
