@@ -1,0 +1,85 @@
+package control
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	apiv1 "gradnic/control/api/v1"
+)
+
+func nativeSpec(name string, n *apiv1.NativeSpec) *apiv1.JobSpec {
+	return &apiv1.JobSpec{Name: name, Protocol: apiv1.Protocol_PROTOCOL_NATIVE, Workers: 3, Native: n}
+}
+
+// A native job gets its defaults and a number; the same again changes nothing, another is refused with what differs.
+func TestNativeJobs(t *testing.T) {
+	r := newRig(t)
+	first := r.install(t, nativeSpec("a", nil)).GetJob()
+	n := first.GetSpec().GetNative()
+	if first.GetSpec().GetElements() != 360 || n.GetType() != "int32" || n.GetOp() != "sum" || n.GetOrder() != "arrival" || n.GetPolicy() != "propagate" ||
+		n.GetNumber() != 1 || n.GetDeadline().AsDuration() != 10*time.Second {
+		t.Errorf("%+v", first.GetSpec())
+	}
+	if s := first.GetNative(); s.GetState() != "forming" || s.GetEpoch() == 0 || len(s.GetRanks()) != 3 {
+		t.Errorf("%+v", s)
+	}
+	second := r.install(t, nativeSpec("b", &apiv1.NativeSpec{
+		Type: "bfloat16", Op: "max", Order: "ranked", Policy: "saturate", Multicast: "239.1.2.3", Deadline: durationpb.New(time.Second),
+	})).GetJob().GetSpec()
+	if n := second.GetNative(); second.GetElements() != 720 || n.GetNumber() != 2 || n.GetMulticast() != "239.1.2.3" || n.GetOp() != "max" || n.GetPolicy() != "saturate" {
+		t.Errorf("%+v", second)
+	}
+	if r.install(t, nativeSpec("a", nil)).GetCreated() {
+		t.Error("the same job was installed again")
+	}
+	for _, c := range []struct {
+		spec *apiv1.JobSpec
+		says string
+	}{
+		{nativeSpec("a", &apiv1.NativeSpec{Type: "int8"}), "elements"},
+		{nativeSpec("a", &apiv1.NativeSpec{Order: "ranked"}), "ranked"},
+		{nativeSpec("a", &apiv1.NativeSpec{Multicast: "239.1.1.1"}), "multicast"},
+		{nativeSpec("c", &apiv1.NativeSpec{Type: "int7"}), "job.native.type"},
+		{nativeSpec("c", &apiv1.NativeSpec{Op: "half"}), "job.native.op"},
+		{nativeSpec("c", &apiv1.NativeSpec{Order: "x"}), "job.native.order"},
+		{nativeSpec("c", &apiv1.NativeSpec{Policy: "x"}), "job.native.policy"},
+		{nativeSpec("c", &apiv1.NativeSpec{Multicast: "10.0.0.1"}), "job.native.multicast"},
+		{nativeSpec("c", &apiv1.NativeSpec{Number: 1 << 16}), "job.native.number"},
+		{nativeSpec("c", &apiv1.NativeSpec{Number: 2}), "2"},
+		{&apiv1.JobSpec{Name: "c", Protocol: apiv1.Protocol_PROTOCOL_NATIVE, Workers: 1025}, "job.workers"},
+	} {
+		_, err := r.client.InstallJob(t.Context(), &apiv1.InstallJobRequest{Spec: c.spec})
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %v, want %q", c.spec, err, c.says)
+		}
+	}
+	// A station may be in several native jobs, and in one of SwitchML.
+	with := func(name string) *apiv1.JobSpec {
+		s := nativeSpec(name, nil)
+		s.Members = []*apiv1.WorkerSpec{member(0), member(1)}
+		return s
+	}
+	r.install(t, with("d"))
+	r.install(t, with("e"))
+	r.install(t, jobSpec("f", 2))
+}
+
+func TestNativeJobFile(t *testing.T) {
+	read := func(text string) (*apiv1.JobSpec, error) {
+		f, err := ReadJobFile("job.yaml", strings.NewReader(text))
+		if err != nil {
+			return nil, err
+		}
+		return f.Proto()
+	}
+	spec, err := read("name: a\nworkers: 3\nprotocol: native\ntype: float32\norder: ranked\ndeadline: 5s\nmulticast: 239.1.1.1\nnumber: 7\n")
+	if n := spec.GetNative(); err != nil || n.GetType() != "float32" || n.GetOrder() != "ranked" || n.GetDeadline().AsDuration() != 5*time.Second || n.GetNumber() != 7 || n.GetMulticast() != "239.1.1.1" {
+		t.Errorf("%+v %v", spec, err)
+	}
+	if _, err := read("name: a\nworkers: 3\norder: ranked\n"); err == nil || !strings.Contains(err.Error(), "native") {
+		t.Errorf("order without the protocol: %v", err)
+	}
+}
