@@ -98,6 +98,35 @@ func (n *NIC) startSupervisor() error {
 	return nil
 }
 
+// firstLook says at the start whether frames can pass: a netdev that is down takes sockets and a program like any
+// other. Without healing it is the only look. n.mu is held.
+func (n *NIC) firstLook(p *port) {
+	p.state, p.why = StateUp, ""
+	spec, ok := p.spec.(interface{ watch() (linkWatch, error) })
+	if !ok {
+		return
+	}
+	w, err := spec.watch()
+	if err != nil {
+		n.cfg.Logger.Warn("port", "port", p.name, "err", err)
+		return
+	}
+	f, err := w.look(p.open.netdev)
+	if err := errors.Join(err, w.close()); err != nil {
+		n.cfg.Logger.Warn("port", "port", p.name, "err", err)
+		return
+	}
+	if f.why == "" {
+		return
+	}
+	n.cfg.Logger.Warn("port down", "port", p.name, "why", f.why)
+	if n.cfg.NoHealing { // nobody will see it come up
+		p.why = "at the start: " + f.why
+		return
+	}
+	p.state, p.why = StateDown, f.why
+}
+
 // stopSupervisor ends supervision. It is idempotent, and called without n.mu, which the supervisor takes.
 func (n *NIC) stopSupervisor() {
 	n.mu.Lock()

@@ -109,8 +109,8 @@ func (n *NIC) Start(ctx context.Context) error {
 		go l.run(&n.wg)
 	}
 	for _, p := range n.ports {
-		p.state = StateUp
 		n.cfg.Logger.Info("port open", "port", p.name, "kind", p.kind, "mode", p.open.mode, "queues", len(p.open.queues))
+		n.firstLook(p)
 	}
 	return nil
 }
