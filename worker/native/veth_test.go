@@ -178,6 +178,19 @@ func TestOverAFXDP(t *testing.T) {
 	}
 }
 
+// Frames of MTU 9000, which the NIC holds in several chunks.
+func TestJumboFrames(t *testing.T) {
+	const elements = (9000 - 28 - 32) / 4
+	r := newVethRig(t, dataplane.JobSpec{Workers: 3, Elements: elements, Slots: 64, Native: &dataplane.NativeSpec{Type: aggregation.Float32, Order: aggregation.Ranked}}, 9000, 0)
+	ws := r.join()
+	for _, n := range []int{1, elements - 1, elements, 20*elements + 1} {
+		allReduce[float32](t, r.asRig(), ws, n)
+	}
+	if c := ws[0].Counts(); c.Foreign > 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // Case 7 with processes, sockets and SIGKILL.
 func TestSIGKILL(t *testing.T) {
 	n, kills := 1<<19, 3

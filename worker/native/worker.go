@@ -18,8 +18,8 @@ type Worker struct {
 	e *engine
 }
 
-// room is the longest payload of a message: what a frame of 4096 bytes takes.
-const room = 4096 - inet.PayloadOffset
+// room is the longest payload of a message: what a frame of MTU 9216 takes.
+const room = 9216 + inet.EthernetLen - inet.PayloadOffset
 
 // Join reports to the NIC and waits until all workers of the job have done so. The error names those that have not.
 func Join(ctx context.Context, cfg Config) (*Worker, error) {
