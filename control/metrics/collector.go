@@ -52,6 +52,8 @@ var counters = []counter{
 var (
 	info = desc("info", "Who the NIC is; always 1.", "version", "mac", "ip")
 
+	unrestored = desc("unrestored_jobs", "Jobs in the store that could not be installed at the start.")
+
 	portDropped  = desc("port_dropped_frames_total", "Received frames that were dropped, by port and reason.", "port", "reason")
 	portReplicas = desc("port_dropped_replicas_total", "Copies of results that were not sent, by port and reason.", "port", "reason")
 	portKernel   = desc("port_kernel_dropped_frames_total", "Frames that the kernel lost before they were received, by port and reason.", "port", "reason")
@@ -76,7 +78,7 @@ var (
 	workerTx     = desc("worker_sent_results_total", "Results posted to a worker.", "job", "tenant", "rank")
 	workerSeen   = desc("worker_last_seen_timestamp_seconds", "When the last frame of a worker was taken; workers that never came have none.", "job", "tenant", "rank")
 	portStates   = []dataplane.PortState{dataplane.StateUp, dataplane.StateDown, dataplane.StateRebuilding, dataplane.StateBroken}
-	single       = []*prometheus.Desc{info, portDropped, portReplicas, portKernel, portSteered, portState, portRebuilds, laneDropped, laneReplicas, laneSleeps, laneInFlight, laneFrames, jobWorkers, jobJoined, jobMissing, jobSlots, jobResults, jobResent, jobWrapped, workerRx, workerAdded, workerAgain, workerTx, workerSeen}
+	single       = []*prometheus.Desc{info, unrestored, portDropped, portReplicas, portKernel, portSteered, portState, portRebuilds, laneDropped, laneReplicas, laneSleeps, laneInFlight, laneFrames, jobWorkers, jobJoined, jobMissing, jobSlots, jobResults, jobResent, jobWrapped, workerRx, workerAdded, workerAgain, workerTx, workerSeen}
 )
 
 // Describe implements prometheus.Collector.
@@ -113,6 +115,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	nic := c.server.NIC()
 	cfg := nic.Config()
 	s.gauge(info, 1, c.server.Version(), cfg.MAC.String(), cfg.IP.String())
+	s.gauge(unrestored, float64(len(c.server.Jobs().Lost())))
 	snap := nic.Snapshot()
 	for i := range snap.Ports {
 		s.port(&snap.Ports[i])

@@ -118,6 +118,7 @@ func TestScrape(t *testing.T) {
 	code, body := r.get(t, "/metrics")
 	for _, line := range []string{
 		`gradnic_info{ip="10.50.0.254",mac="02:67:0a:32:00:fe",version="v-test"} 1`,
+		`gradnic_unrestored_jobs 0`,
 		`gradnic_port_received_frames_total{port="mem0"} 4`,
 		`gradnic_port_contributed_frames_total{port="mem0"} 2`,
 		`gradnic_port_duplicate_frames_total{port="mem0"} 1`,
