@@ -118,9 +118,7 @@ func (l *lane) run(wg *sync.WaitGroup) {
 	runtime.LockOSThread()
 	// The thread is not unlocked: it may be pinned, so the runtime ends it with the goroutine.
 	if l.cpu >= 0 {
-		var set unix.CPUSet
-		set.Set(l.cpu)
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
+		if err := pin(l.cpu); err != nil { // it could be, when the NIC started
 			l.log.Warn("lane not pinned", "lane", l.id, "cpu", l.cpu, "err", err)
 		}
 	}

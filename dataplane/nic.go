@@ -117,6 +117,9 @@ func (n *NIC) Start(ctx context.Context) error {
 
 // openAll makes the memory, opens the ports and deals queues and chunks to the lanes.
 func (n *NIC) openAll(ctx context.Context) error {
+	if err := n.checkCPUs(); err != nil {
+		return err
+	}
 	for _, p := range n.ports {
 		if err := n.prepare(p); err != nil {
 			return fmt.Errorf("port %s: %w", p.name, err)

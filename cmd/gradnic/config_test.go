@@ -54,7 +54,7 @@ func TestConfigCheckAndPrint(t *testing.T) {
 	writeFile(t, file, "port: [eth1, eth2]\nip: 10.50.0.254\nlanes: 2\n")
 	gradnic(t, "", "run", "-c", file, "--check").want(t, exitOK, "the configuration is right\n")
 	gradnic(t, "", "run", "-c", file, "--lanes", "4", "--print-config").want(t, exitOK, "\nlanes: 4\n")
-	gradnic(t, "", "run", "-c", file, "--lanes", "1000", "--check").want(t, exitFailed, "1000 lanes")
+	gradnic(t, "", "run", "-c", file, "--lanes", "1000", "--check").want(t, exitUsage, "1000 lanes")
 	gradnic(t, "", "run", "-c", file, "--switchml", "/x", "--check").want(t, exitFailed, "SwitchML controller: address")
 
 	// What is printed is a file that is right, and prints the same.

@@ -11,6 +11,7 @@ import (
 	"gradnic/control"
 	"gradnic/control/config"
 	"gradnic/control/daemon"
+	"gradnic/control/switchml"
 	"gradnic/dataplane"
 	"gradnic/internal/privilege"
 	"gradnic/wire/inet"
@@ -121,7 +122,7 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 		"mode", "where the XDP program runs: auto (native where the driver can, else generic), native, generic")
 	f.Var(textFlag{func(s string) error { return o.NIC.Wait.UnmarshalText([]byte(s)) }, func() string { return o.NIC.Wait.String() }, "wait"},
 		"wait", "what an idle lane does: adaptive (spin, then sleep), busy (never sleep), interrupt (sleep at once)")
-	f.DurationVar(&o.NIC.Spin, "spin", dataplane.DefaultSpin, "how long an adaptive lane spins before it sleeps")
+	f.DurationVar(&o.NIC.Spin, "spin", dataplane.DefaultSpin, "how long an adaptive lane spins before it sleeps; 0: not at all")
 	f.IntVar(&o.NIC.FramesPerQueue, "frames", dataplane.DefaultFramesPerQueue, "frames a queue, a power of two")
 	f.IntVar(&o.NIC.ChunkSize, "chunk", dataplane.DefaultChunkSize, "bytes a frame, 2048 or 4096")
 	r.netdev.register(f)
@@ -133,7 +134,7 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 	f.Uint64Var(&o.NIC.Seed, "seed", 0, "where the random numbers of impairments start")
 	f.StringVar(&o.API, "api", control.DefaultAddress(), "where the API answers: path of a Unix socket; who may open it is an administrator")
 	f.StringVar(&o.SwitchML, "switchml", "", "answer as the SwitchML controller on HOST, HOST:PORT (port 50099 without one) or unix:PATH; off unless given")
-	f.IntVar(&o.SwitchMLSlots, "switchml-slots", 0, "slots of a SwitchML session (default 8192)")
+	f.IntVar(&o.SwitchMLSlots, "switchml-slots", switchml.DefaultSlots, "slots of a SwitchML session")
 	r.guard.register(f, o)
 	f.StringVar(&o.Store, "store", "", "file that keeps installed jobs over restarts; without one they end with the process")
 	f.StringVar(&o.Metrics, "metrics", "", "show metrics for Prometheus and a status page on HOST:PORT or unix:PATH; off unless given")
@@ -179,7 +180,7 @@ func (r *runFlags) options() (daemon.Options, error) {
 		}
 		o.Ports = append(o.Ports, p)
 	}
-	return o, nil
+	return o, checkValues(&o)
 }
 
 func unlessZero(v fmt.Stringer, zero bool) string {
