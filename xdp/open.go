@@ -194,14 +194,17 @@ func (s *Socket) mapRings(o *SocketOptions) error {
 // setOptions sets what is to be set before bind.
 func (s *Socket) setOptions(o *SocketOptions) error {
 	s.txBudget = kernelTxBudget
-	if o.TxBudget > 0 {
-		err := unix.SetsockoptInt(s.fd, unix.SOL_XDP, unix.XDP_MAX_TX_SKB_BUDGET, o.TxBudget)
+	// The kernel's own budget is set too: it changes nothing, and a kernel without the option (before 6.17) is one that
+	// moves the consumer index late. A smaller ring never gets to the end of a budget.
+	if budget := max(o.TxBudget, kernelTxBudget); o.TxSize >= kernelTxBudget {
+		err := unix.SetsockoptInt(s.fd, unix.SOL_XDP, unix.XDP_MAX_TX_SKB_BUDGET, budget)
 		switch {
 		case err == nil:
-			s.txBudget = o.TxBudget
-		case errors.Is(err, unix.ENOPROTOOPT): // a kernel before the option
+			s.txBudget = budget
+		case errors.Is(err, unix.ENOPROTOOPT):
+			s.lateConsumer = true
 		default:
-			return fmt.Errorf("XDP_MAX_TX_SKB_BUDGET %d: %w", o.TxBudget, err)
+			return fmt.Errorf("XDP_MAX_TX_SKB_BUDGET %d: %w", budget, err)
 		}
 	}
 	if o.BusyPoll.Microseconds > 0 {
@@ -237,6 +240,8 @@ func (s *Socket) bind(o *SocketOptions) error {
 			time.Sleep(pause)
 		case o.ForceZeroCopy && errors.Is(err, unix.EOPNOTSUPP):
 			return fmt.Errorf("bind: the driver has no zero-copy: %w", err)
+		case errors.Is(err, unix.EINVAL) && o.MultiBuffer && !s.umem.shared.fixed:
+			return fmt.Errorf("bind: %w (multi-buffer sockets need Linux 6.6; or no such queue? see ethtool -l)", err)
 		case errors.Is(err, unix.EINVAL):
 			return fmt.Errorf("bind: %w (no such queue? see ethtool -l)", err)
 		default:

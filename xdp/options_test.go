@@ -228,6 +228,34 @@ func TestKickGoesOnWhileThereIsProgress(t *testing.T) {
 	}
 }
 
+// Before Linux 6.17 the consumer index moves only with the call that finds nothing more: Kick makes the calls that sending
+// everything takes, and no more when nothing moves.
+func TestKickWhereTheConsumerIndexIsLate(t *testing.T) {
+	s, k := plainSocket(8, 8, 128, 8, 2048, 0)
+	s.lateConsumer = true
+	for _, n := range []uint32{1, 32, 64, 100} {
+		s.Transmit(make([]Desc, n))
+		calls, sent := 0, uint32(0)
+		s.wakeTx = func(int) unix.Errno {
+			calls++
+			if sent += 32; sent < n {
+				return unix.EAGAIN
+			}
+			k.tx.cons = k.tx.prod
+			return 0
+		}
+		if err := s.Kick(); err != nil || s.TxPending() != 0 || calls != int(n+31)/32 {
+			t.Errorf("%d: %d pending after %d calls: %v", n, s.TxPending(), calls, err)
+		}
+	}
+	s.Transmit(make([]Desc, 100))
+	calls := 0
+	s.wakeTx = func(int) unix.Errno { calls++; return unix.EAGAIN }
+	if err := s.Kick(); err != nil || s.TxPending() != 100 || calls != 4 {
+		t.Errorf("stuck: %d pending after %d calls: %v", s.TxPending(), calls, err)
+	}
+}
+
 // The need-wakeup rules, each combination.
 func TestNeedWakeupRules(t *testing.T) {
 	for _, zeroCopy := range []bool{false, true} {

@@ -91,8 +91,10 @@ type Socket struct {
 	multi      bool
 	busyPoll   bool
 	txBudget   int
-	wakeTx     func(fd int) unix.Errno // sendWake
-	wakeRx     func(fd int) unix.Errno // receiveWake
+	// lateConsumer: a call that ended at the budget may have sent although the TX ring's consumer index has not moved.
+	lateConsumer bool
+	wakeTx       func(fd int) unix.Errno // sendWake
+	wakeRx       func(fd int) unix.Errno // receiveWake
 
 	umem     *UMEM
 	steering *Steering // keeps the steering program's link and maps from the collector

@@ -21,6 +21,11 @@ import (
 // the driver's queue is full, no buffers: EAGAIN, EBUSY, ENOBUFS) is no error:
 // TxPending is above zero, and the owner completes and kicks again.
 //
+// Before Linux 6.17 copy mode moves the TX ring's consumer index only once it has sent all
+// that it found: a call that ends at the budget looks like one that sent nothing. There Kick
+// makes as many calls as sending everything takes. TxPending is then too high for a
+// while, which costs the owner another kick.
+//
 // Other errors are the end of this socket until it is opened again: ENXIO, the netdev
 // is gone; ENETDOWN, it is down (and may come up).
 func (s *Socket) Kick() error {
@@ -32,17 +37,23 @@ func (s *Socket) Kick() error {
 	} else if s.tx.pending() == 0 || (s.needWakeup && !s.tx.needsWakeup() && !s.busyPoll) {
 		return nil
 	}
-	left := s.tx.pending()
+	left, unseen := s.tx.pending(), uint32(0)
 	for {
 		switch errno := s.wakeTx(s.fd); errno {
 		case 0, unix.EBUSY, unix.ENOBUFS, unix.EINTR:
 			return nil
 		case unix.EAGAIN:
 			now := s.tx.pending()
-			if now == 0 || now == left {
+			switch {
+			case now == 0:
+				return nil
+			case now != left:
+				left, unseen = now, 0
+			case s.lateConsumer && unseen+kernelTxBudget < left:
+				unseen += kernelTxBudget // it may have sent that many
+			default:
 				return nil
 			}
-			left = now
 		default:
 			return s.kickError("transmit", errno)
 		}
