@@ -1,0 +1,3 @@
+.PHONY: test-vm
+test-vm: ## socket tests on Debian's 6.1 and 6.12 kernels and other drivers, in virtual machines (docs/kernels-and-drivers.md)
+	vm/run.sh 6.1 6.12
