@@ -171,8 +171,15 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		v := newValues()
-		if v.read(text) != nil {
-			return
+		done := make(chan error, 1)
+		go func() { done <- v.read(text) }()
+		select {
+		case err := <-done:
+			if err != nil {
+				return
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("reading does not end")
 		}
 		var out bytes.Buffer
 		if err := Print(&out, v.flags, "config"); err != nil {
