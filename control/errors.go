@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -52,10 +53,13 @@ func (e *Error) Error() string {
 	if e.Field != "" {
 		s = e.Field + ": " + s
 	}
-	if e.err != nil {
-		s += ": " + e.err.Error()
+	switch {
+	case e.err == nil, errors.Is(e.err, dataplane.ErrNoJob): // Why says it
+		return s
+	case strings.HasPrefix(e.err.Error(), s+":"):
+		return e.err.Error()
 	}
-	return s
+	return s + ": " + e.err.Error()
 }
 
 // Unwrap returns the data plane's error.
@@ -74,12 +78,21 @@ func refuse(kind Kind, field, format string, args ...any) *Error {
 	return &Error{Kind: kind, Field: field, Why: fmt.Sprintf(format, args...)}
 }
 
+// clip bounds what is repeated of what a caller sent.
+func clip(s string) string {
+	const most = 128
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
 // fromDataplane gives an error of the data plane its kind.
 func fromDataplane(what string, err error) error {
 	kind := Failed
 	switch {
 	case errors.Is(err, dataplane.ErrNoJob):
-		kind = NotFound
+		kind, what = NotFound, clip(what)+": no such job: gradnic show jobs lists those that there are"
 	case errors.Is(err, dataplane.ErrJobExists):
 		kind = Exists
 	case errors.Is(err, dataplane.ErrStopped):

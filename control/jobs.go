@@ -152,7 +152,7 @@ var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 func checkName(field, name string) error {
 	if !jobName.MatchString(name) {
-		return refuse(Invalid, field, "%q: a name is 1 to 63 letters, digits, '-', '_' and '.', starting with a letter or digit", name)
+		return refuse(Invalid, field, "%q: a name is 1 to 63 letters, digits, '-', '_' and '.', starting with a letter or digit", clip(name))
 	}
 	return nil
 }

@@ -173,6 +173,35 @@ func TestAddWorker(t *testing.T) {
 	r.install(t, &apiv1.JobSpec{Name: "beta", Workers: 3, Members: []*apiv1.WorkerSpec{member(2)}})
 }
 
+// A job that there is not is named once, with what mends it, and as far as it is a name.
+func TestErrorsOfJobsThatThereAreNot(t *testing.T) {
+	r := newRig(t)
+	for name, want := range map[string]string{
+		"nosuch":                     "job nosuch: no such job: gradnic show jobs lists those that there are",
+		strings.Repeat("x", 100_000): "job " + strings.Repeat("x", 124) + "...: no such job: gradnic show jobs lists those that there are",
+	} {
+		for what, call := range map[string]func() error{
+			"": func() error { _, err := r.client.GetJob(t.Context(), &apiv1.GetJobRequest{Name: name}); return err },
+			"slots": func() error {
+				_, err := r.client.ListSlots(t.Context(), &apiv1.ListSlotsRequest{Job: name})
+				return err
+			},
+			"groups": func() error {
+				_, err := r.client.ListGroups(t.Context(), &apiv1.ListGroupsRequest{Job: name})
+				return err
+			},
+		} {
+			if err := call(); status.Code(err) != codes.NotFound || status.Convert(err).Message() != want {
+				t.Errorf("%s: %v, want %q", what, err, want)
+			}
+		}
+		_, err := r.client.RemoveJob(t.Context(), &apiv1.RemoveJobRequest{Name: name})
+		if m := status.Convert(err).Message(); status.Code(err) != codes.NotFound || strings.Count(m, "remove") > 1 || len(m) > 300 {
+			t.Errorf("remove: %v", err)
+		}
+	}
+}
+
 // frame is one contribution of a rank, 64 elements.
 func frame(t *testing.T, rank byte, slot int) []byte {
 	t.Helper()

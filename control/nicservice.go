@@ -121,7 +121,7 @@ func (s *nicService) ClearImpairment(_ context.Context, r *apiv1.ClearImpairment
 
 func (s *Server) impair(port string, i dataplane.Impairment) error {
 	if _, ok := s.nic.PortIndex(port); !ok {
-		return refuse(NotFound, "port", "%q is not a port of the NIC: its ports are %v", port, []string(s.ports()))
+		return refuse(NotFound, "port", "%q is not a port of the NIC: its ports are %v", clip(port), []string(s.ports()))
 	}
 	if err := s.nic.Impair(port, i); err != nil {
 		return fromDataplane("impair port "+port, err)

@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		err = fmt.Errorf("%d results are wrong by more than the quantiser can be", r.Wrong)
 	}
 	if ctx.Err() != nil {
-		err = errors.Join(errors.New("interrupted; everything that was made is removed"), err)
+		err = interrupted(err)
 	}
 	if err != nil {
 		r.Error = err.Error()
@@ -134,7 +134,10 @@ func reduceAll(ctx context.Context, o *Options, r *Report, nic *dataplane.NIC, t
 		}
 		elapsed, resent, err := team.reduce(ctx, results, inputs)
 		if err != nil {
-			return errors.Join(fmt.Errorf("all-reduce %d: %w", i, err), missing(nic))
+			if ctx.Err() == nil { // else nobody is missing: all were sent away
+				err = errors.Join(err, missing(nic))
+			}
+			return fmt.Errorf("all-reduce %d: %w", i, err)
 		}
 		row := row{elapsed: elapsed, resent: resent, warmup: i == 0}
 		for rank := range results {

@@ -60,7 +60,7 @@ func RunTypes(ctx context.Context, o Options, types []aggregation.Type, shuffles
 		err = runTypes(ctx, &o, r, types, shuffles)
 	}
 	if ctx.Err() != nil {
-		err = errors.Join(errors.New("interrupted; everything that was made is removed"), err)
+		err = interrupted(err)
 	}
 	if err != nil {
 		r.Error = err.Error()
