@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"gradnic/bench"
+	"gradnic/bench/collective"
 	"gradnic/bench/peers"
+	"gradnic/bench/report"
 )
 
 func newBenchCmd() *cobra.Command {
@@ -19,16 +21,81 @@ func newBenchCmd() *cobra.Command {
 		Args:  noSuchVerb,
 		RunE:  needVerb,
 	}
-	cmd.AddCommand(newBenchEngineCmd(), newContestantCmd())
+	cmd.AddCommand(newBenchEngineCmd(), newBenchAllReduceCmd(), newContestantCmd())
+	return cmd
+}
+
+// output is where a bench leaves its report.
+type output struct {
+	json, page string
+	quiet      bool
+}
+
+func (o *output) flags(cmd *cobra.Command, name string) {
+	f := cmd.Flags()
+	f.StringVar(&o.json, "json", "", "write the report to this file as well")
+	f.StringVar(&o.page, "page", "", "put the table into this Markdown page as well, between its <!-- "+name+" --> lines")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on standard error")
+}
+
+// log is where progress goes.
+func (o *output) log(cmd *cobra.Command) io.Writer {
+	if o.quiet {
+		return io.Discard
+	}
+	return cmd.ErrOrStderr()
+}
+
+func (o *output) write(cmd *cobra.Command, name string, r *report.Report) error {
+	if o.json != "" {
+		if err := r.WriteFile(o.json); err != nil {
+			return err
+		}
+	}
+	if o.page != "" {
+		if err := r.ReplaceIn(o.page, name); err != nil {
+			return err
+		}
+	}
+	return r.Markdown(cmd.OutOrStdout())
+}
+
+func newBenchAllReduceCmd() *cobra.Command {
+	var (
+		o   collective.Options
+		out output
+	)
+	cmd := &cobra.Command{
+		Use:   "allreduce",
+		Short: "All-reduces over links of a limited rate: the native protocol beside what the link allows, and beside gloo",
+		Long: `Measures all-reduces of float32 between workers in namespaces of their own, each behind a link of 200 Mbit/s (MTU 1500)
+or 1 Gbit/s (MTU 9000), through the NIC by the native protocol; and gloo's ring over the same kind of links, where
+Debian's python3-torch is installed. A raw AF_XDP sender tries each kind of link first. Every sum is checked. Needs root.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := os.MkdirTemp("", "gradnic-bench-")
+			if err != nil {
+				return fmt.Errorf("folder for the yardstick: %w", err)
+			}
+			defer os.RemoveAll(dir)
+			o.Dir, o.Log = dir, out.log(cmd)
+			r, err := collective.Run(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return out.write(cmd, "allreduce", r)
+		},
+	}
+	cmd.Flags().IntVar(&o.Rounds, "rounds", 5, "rounds of each size")
+	cmd.Flags().StringVar(&o.Command, "command", "gradnic bench allreduce", "what the report says made it")
+	out.flags(cmd, "allreduce")
 	return cmd
 }
 
 func newBenchEngineCmd() *cobra.Command {
 	var (
-		o        bench.EngineOptions
-		jsonPath string
-		page     string
-		quiet    bool
+		o   bench.EngineOptions
+		out output
 	)
 	cmd := &cobra.Command{
 		Use:   "engine",
@@ -47,35 +114,20 @@ shows medians, and ratios of turns of the same round. Needs root, two CPUs and a
 				return fmt.Errorf("folder for the C yardstick: %w", err)
 			}
 			defer os.RemoveAll(o.Dir)
-			o.Log = cmd.ErrOrStderr()
-			if quiet {
-				o.Log = io.Discard
-			}
+			o.Log = out.log(cmd)
 			r, err := bench.Engine(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
-			if jsonPath != "" {
-				if err := r.WriteFile(jsonPath); err != nil {
-					return err
-				}
-			}
-			if page != "" {
-				if err := r.ReplaceIn(page, "engine"); err != nil {
-					return err
-				}
-			}
-			return r.Markdown(cmd.OutOrStdout())
+			return out.write(cmd, "engine", r)
 		},
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.Rounds, "rounds", 5, "turns of each contestant")
 	f.DurationVar(&o.Run, "run", time.Second, "length of a turn")
 	f.IntSliceVar(&o.Sizes, "sizes", []int{64, 298, 1066, 1514}, "frame sizes in bytes without FCS")
-	f.StringVar(&jsonPath, "json", "", "write the report to this file as well")
-	f.StringVar(&page, "page", "", "put the table into this Markdown page as well, between its <!-- engine --> lines")
-	f.BoolVarP(&quiet, "quiet", "q", false, "no progress on standard error")
 	f.StringVar(&o.Command, "command", "gradnic bench engine", "what the report says made it")
+	out.flags(cmd, "engine")
 	return cmd
 }
 

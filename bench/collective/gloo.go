@@ -1,0 +1,99 @@
+package collective
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	_ "embed" // the Python program
+
+	"github.com/vishvananda/netlink"
+)
+
+//go:embed gloo.py
+var glooProgram []byte
+
+// python is Debian's, which has python3-torch; another Python on the PATH need not.
+const python = "/usr/bin/python3"
+
+// ErrNoTorch says that the yardstick is not installed.
+var ErrNoTorch = errors.New("gloo is not measured: " + python + " has no torch (apt-get install python3-torch)")
+
+// bridge makes the centre of the star a switch, for peers that talk to each other.
+func (s *star) bridge() error {
+	nl := s.centre.Netlink()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = "switch", s.link.MTU
+	if err := nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+		return fmt.Errorf("switch: %w", err)
+	}
+	sw, err := nl.LinkByName("switch")
+	if err != nil {
+		return fmt.Errorf("switch: %w", err)
+	}
+	for i := range s.workers {
+		port, err := nl.LinkByName(fmt.Sprint(nicIface, i))
+		if err != nil {
+			return fmt.Errorf("switch: port %d: %w", i, err)
+		}
+		if err := nl.LinkSetMaster(port, sw); err != nil {
+			return fmt.Errorf("switch: port %d: %w", i, err)
+		}
+	}
+	if err := nl.LinkSetUp(sw); err != nil {
+		return fmt.Errorf("switch: %w", err)
+	}
+	return nil
+}
+
+// haveTorch tells whether gloo can be measured.
+func haveTorch(ctx context.Context, s *star) bool {
+	return s.centre.Command(ctx, python, "-c", "import torch.distributed").Run() == nil
+}
+
+// gloo runs rounds all-reduces of n float32 over the star's links, one rank a worker, and returns the time of the slowest
+// rank of each round. The star's centre must be a switch.
+func (s *star) gloo(ctx context.Context, dir string, n, rounds int) ([]time.Duration, error) {
+	program := filepath.Join(dir, "gloo.py")
+	if err := os.WriteFile(program, glooProgram, 0o644); err != nil {
+		return nil, fmt.Errorf("gloo: %w", err)
+	}
+	slowest := make([]time.Duration, rounds)
+	outs := make([]bytes.Buffer, len(s.workers))
+	err := each(len(s.workers), func(i int) error {
+		cmd := s.workers[i].Command(ctx, python, program, strconv.Itoa(i), strconv.Itoa(len(s.workers)), workerIP(0).String(),
+			"29500", workerIface, strconv.Itoa(n), strconv.Itoa(rounds))
+		cmd.Stdout = &outs[i]
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("gloo: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range outs {
+		var r struct {
+			Seconds []float64
+			Wrong   int
+		}
+		if err := json.Unmarshal(outs[i].Bytes(), &r); err != nil || len(r.Seconds) != rounds {
+			return nil, fmt.Errorf("gloo: rank %d said %q: %w", i, outs[i].String(), err)
+		}
+		if r.Wrong != 0 {
+			return nil, fmt.Errorf("gloo: rank %d has %d wrong elements", i, r.Wrong)
+		}
+		for k, sec := range r.Seconds {
+			slowest[k] = max(slowest[k], time.Duration(sec*float64(time.Second)))
+		}
+	}
+	return slowest, nil
+}

@@ -1,0 +1,193 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gradnic/bench/report"
+)
+
+// Options say what is measured. The zero value is the table of docs/performance.md.
+type Options struct {
+	Dir     string    // for the yardstick's program
+	Rounds  int       // of each size; 0 means 5
+	Log     io.Writer // progress; nil: none
+	Command string    // what the report says made it
+	Cases   []Case    // nil: the table's
+}
+
+// Case is one kind of link and number of workers, with the message sizes that are summed over it.
+type Case struct {
+	Link    Link
+	Workers int
+	Sizes   []int // bytes of float32
+	Gloo    bool  // measure gloo over the same links as well
+	// Goal is the share of the allowance that the largest size should reach; 0: none.
+	Goal float64
+}
+
+const (
+	kib, mib = 1 << 10, 1 << 20
+	share    = 0.90
+	overGloo = 1.6
+)
+
+var (
+	slow = Link{Rate: 200e6, MTU: 1500}
+	fast = Link{Rate: 1e9, MTU: 9000}
+
+	table = []Case{
+		{Link: slow, Workers: 2, Sizes: []int{16 * mib}, Goal: share},
+		{Link: slow, Workers: 4, Sizes: []int{16 * mib}, Goal: share},
+		{Link: slow, Workers: 8, Sizes: []int{64 * kib, mib, 16 * mib}, Gloo: true, Goal: share},
+		{Link: fast, Workers: 2, Sizes: []int{16 * mib}, Goal: share},
+		{Link: fast, Workers: 4, Sizes: []int{64 * kib, mib, 16 * mib, 64 * mib}, Goal: share},
+		{Link: fast, Workers: 8, Sizes: []int{16 * mib}},
+	}
+)
+
+// Run measures all cases. Where torch is missing the rows of gloo are, and the log says so.
+func Run(ctx context.Context, o Options) (*report.Report, error) {
+	if o.Rounds == 0 {
+		o.Rounds = 5
+	}
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	if o.Cases == nil {
+		o.Cases = table
+	}
+	r := report.New(o.Command)
+	r.Machine.Driver, r.Machine.Mode = "veth behind tbf", "native"
+	for _, c := range o.Cases {
+		if err := o.measure(ctx, r, c); err != nil {
+			return nil, fmt.Errorf("%d workers at %v: %w", c.Workers, c.Link, err)
+		}
+	}
+	return r, nil
+}
+
+// figure is the rounds of one size.
+type figure struct {
+	seconds, cpu []float64
+}
+
+// patience bounds one case: what takes longer is stuck.
+const patience = 5 * time.Minute
+
+func (o Options) measure(ctx context.Context, r *report.Report, c Case) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s, err := newStar(c.Workers, c.Link)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	ratio, err := s.tryLink(500 * time.Millisecond)
+	if err != nil {
+		return fmt.Errorf("try the link: %w", err)
+	}
+	note := ""
+	if ratio > most {
+		note = fmt.Sprintf("INVALID: a raw sender got %.2f of the rate across", ratio)
+	}
+	fmt.Fprintf(o.Log, "%v, MTU %d: a raw AF_XDP sender gets %.3f of the rate across\n", c.Link, c.Link.MTU, ratio)
+
+	ours, err := o.native(ctx, s, c)
+	if err != nil {
+		return err
+	}
+	for i, size := range c.Sizes {
+		name := fmt.Sprintf("allreduce/%d-workers/%v/%s", c.Workers, c.Link, bytesString(size))
+		allowed := make([]float64, len(ours[i].seconds))
+		rates := make([]float64, len(ours[i].seconds))
+		for k, sec := range ours[i].seconds {
+			allowed[k], rates[k] = c.Link.Allowance()/1e6, float64(size)/sec/1e6
+		}
+		row := report.Row{Name: name, Unit: "MB/s", Against: "what the link allows", Bound: "the link's rate; start and end of the pipeline", Note: note}
+		if i == len(c.Sizes)-1 || size == 16*mib {
+			row.Goal = c.Goal
+		}
+		r.Add(row, rates, allowed)
+		r.Add(report.Row{Name: "cpu/" + name[len("allreduce/"):], Unit: "s of NIC and workers"}, ours[i].cpu, nil)
+	}
+	if !c.Gloo {
+		return nil
+	}
+	if !haveTorch(ctx, s) {
+		fmt.Fprintln(o.Log, ErrNoTorch)
+		return nil
+	}
+	if err := s.bridge(); err != nil {
+		return err
+	}
+	for i, size := range c.Sizes {
+		begin := cpuSeconds(unix.RUSAGE_CHILDREN)
+		times, err := s.gloo(ctx, o.Dir, size/4, o.Rounds)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%d-workers/%v/%s", c.Workers, c.Link, bytesString(size))
+		theirs := make([]float64, len(times))
+		for k, t := range times {
+			theirs[k] = t.Seconds()
+			fmt.Fprintf(o.Log, "gloo %s: %v\n", name, t.Round(time.Millisecond))
+		}
+		row := report.Row{Name: "time-of-gloo/" + name, Unit: "s", Against: "allreduce/" + name, Bound: "a ring sends 2(N-1)/N times the bytes", Note: note}
+		if size == 16*mib {
+			row.Goal = overGloo
+		}
+		r.Add(row, theirs, ours[i].seconds)
+		r.Add(report.Row{Name: "cpu-of-gloo/" + name, Unit: "s of all ranks a round, with their start"},
+			[]float64{(cpuSeconds(unix.RUSAGE_CHILDREN) - begin) / float64(o.Rounds)}, nil)
+	}
+	return nil
+}
+
+// native runs the rounds of every size through the NIC, sizes taking turns.
+func (o Options) native(ctx context.Context, s *star, c Case) (_ []figure, err error) {
+	k, err := s.startNIC(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	figures := make([]figure, len(c.Sizes))
+	if _, err := k.allReduce(ctx, 256*kib/4); err != nil { // the window opens
+		return nil, err
+	}
+	for range o.Rounds {
+		for i, size := range c.Sizes {
+			begin := cpuSeconds(unix.RUSAGE_SELF)
+			t, err := k.allReduce(ctx, size/4)
+			if err != nil {
+				return nil, err
+			}
+			figures[i].seconds = append(figures[i].seconds, t.Seconds())
+			figures[i].cpu = append(figures[i].cpu, cpuSeconds(unix.RUSAGE_SELF)-begin)
+			fmt.Fprintf(o.Log, "native %d workers, %v, %s: %v, %.3f of the allowance\n", c.Workers, c.Link, bytesString(size),
+				t.Round(time.Millisecond), float64(size)/t.Seconds()/c.Link.Allowance())
+		}
+	}
+	return figures, nil
+}
+
+// cpuSeconds is the processor time used so far, by the process or by its children that have ended.
+func cpuSeconds(who int) float64 {
+	var u unix.Rusage
+	if unix.Getrusage(who, &u) != nil {
+		return 0
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+func bytesString(n int) string {
+	if n%mib == 0 {
+		return fmt.Sprintf("%dMiB", n/mib)
+	}
+	return fmt.Sprintf("%dKiB", n/kib)
+}

@@ -1,0 +1,54 @@
+package collective
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"gradnic/internal/netlab/netlabtest"
+)
+
+// TestAllowance: 360 elements fill a 1500-byte MTU but for 0 bytes, and a frame adds 74 bytes of headers.
+func TestAllowance(t *testing.T) {
+	for _, tt := range []struct {
+		link     Link
+		elements int
+		want     float64
+	}{
+		{Link{Rate: 200e6, MTU: 1500}, 352, 25e6 * 1408 / 1482},
+		{Link{Rate: 1e9, MTU: 9000}, 2224, 125e6 * 8896 / 8970},
+	} {
+		if got := tt.link.elements(); got != tt.elements {
+			t.Errorf("%v: %d elements, want %d", tt.link, got, tt.elements)
+		}
+		if got := tt.link.Allowance(); got-tt.want > 1 || tt.want-got > 1 {
+			t.Errorf("%v: allows %.0f bytes/s, want %.0f", tt.link, got, tt.want)
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
+	netlabtest.NeedRoot(t)
+	var log strings.Builder
+	r, err := Run(t.Context(), Options{Dir: t.TempDir(), Rounds: 1, Log: io.MultiWriter(&log, os.Stderr), Command: "test", Cases: []Case{
+		{Link: Link{Rate: 100e6, MTU: 1500}, Workers: 2, Sizes: []int{mib}, Goal: share, Gloo: os.Getenv("GRADNIC_TEST_GLOO") != ""},
+		{Link: Link{Rate: 500e6, MTU: 9000}, Workers: 2, Sizes: []int{4 * mib}},
+	}})
+	t.Log("\n" + log.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range r.Rows {
+		// More than the link allows would mean that the link, or the clock, is not what it should be.
+		if strings.HasPrefix(row.Name, "allreduce/") && (row.Ratio <= 0.05 || row.Ratio > 1.02) {
+			t.Errorf("%s: %.3f of what the link allows", row.Name, row.Ratio)
+		}
+		if row.Note != "" {
+			t.Errorf("%s: %s", row.Name, row.Note)
+		}
+	}
+	if len(r.Rows) < 4 {
+		t.Errorf("%d rows: %+v", len(r.Rows), r.Rows)
+	}
+}
