@@ -11,7 +11,7 @@ import (
 	"gradnic/bench"
 	"gradnic/bench/collective"
 	"gradnic/bench/peers"
-	"gradnic/bench/report"
+	benchreport "gradnic/bench/report"
 )
 
 func newBenchCmd() *cobra.Command {
@@ -46,7 +46,7 @@ func (o *output) log(cmd *cobra.Command) io.Writer {
 	return cmd.ErrOrStderr()
 }
 
-func (o *output) write(cmd *cobra.Command, name string, r *report.Report) error {
+func (o *output) write(cmd *cobra.Command, name string, r *benchreport.Report) error {
 	if o.json != "" {
 		if err := r.WriteFile(o.json); err != nil {
 			return err
