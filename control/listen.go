@@ -67,7 +67,7 @@ const inUseTimeout = 2 * time.Second
 var errAnswers = errors.New("another gradnic answers on it: stop that one or use another path")
 
 // Listen opens the API's address. A Unix socket has mode 0600 from its first
-// moment; its directory is made (mode 0700) when it is missing; a socket that a
+// moment; its directory is made (mode 0700) when it is missing, and then goes with it; a socket that a
 // dead process left behind is replaced, one that somebody answers on is not. An
 // address in use is refused when it still is after 2 s.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
@@ -78,7 +78,8 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	until := time.Now().Add(inUseTimeout)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		l, err := listenOnce(ctx, network, where)
-		inUse := errors.Is(err, errAnswers) || errors.Is(err, unix.EADDRINUSE)
+		// ENOENT: the one that stopped has just taken its directory away.
+		inUse := errors.Is(err, errAnswers) || errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.ENOENT)
 		if !inUse || time.Now().Add(pause).After(until) {
 			if errors.Is(err, unix.EADDRINUSE) {
 				err = fmt.Errorf("%w: stop who listens there (ss -lntpx names it) or use another address", err)
@@ -102,7 +103,9 @@ func listenOnce(ctx context.Context, network, where string) (net.Listener, error
 		}
 		return l, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(where), 0o700); err != nil {
+	dir := filepath.Dir(where)
+	_, missing := os.Stat(dir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory of socket %s: %w", where, err)
 	}
 	if err := removeStale(ctx, where); err != nil {
@@ -128,7 +131,23 @@ func listenOnce(ctx context.Context, network, where string) (net.Listener, error
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("socket %s: others could connect: %w", where, err), l.Close())
 	}
+	if errors.Is(missing, fs.ErrNotExist) {
+		return &ownDirectory{l, dir}, nil
+	}
 	return l, nil
+}
+
+// ownDirectory is a listener whose directory was made for it, and goes with it when nothing else is there.
+type ownDirectory struct {
+	net.Listener
+	dir string
+}
+
+// Close closes the listener.
+func (l *ownDirectory) Close() error {
+	err := l.Listener.Close()
+	_ = os.Remove(l.dir) // not empty, or gone: somebody else uses it
+	return err
 }
 
 // removeStale removes a socket on which nobody answers.

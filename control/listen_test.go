@@ -55,6 +55,31 @@ func TestListenUnix(t *testing.T) {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there after close: %v", err)
 	}
+	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory that was made for it is still there: %v", err)
+	}
+	// One that was there before, or that has something else, stays.
+	for _, file := range []string{"", "other"} {
+		dir := filepath.Join(t.TempDir(), "sub")
+		if file == "" {
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l, err := Listen(t.Context(), filepath.Join(dir, "api.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if file != "" {
+			if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.Close()
+		if _, err := os.Stat(dir); err != nil {
+			t.Errorf("the directory is gone: %v", err)
+		}
+	}
 }
 
 func TestListenReplacesStaleSocket(t *testing.T) {

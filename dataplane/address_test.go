@@ -2,12 +2,15 @@ package dataplane
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"gradnic/wire/inet"
 )
@@ -50,6 +53,28 @@ func TestAddressBesideTheKernels(t *testing.T) {
 		if got := conflict(netip.MustParseAddr(c.ip), &net.IPNet{IP: own, Mask: subnet.Mask}); c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s beside %s: %q, want %q", c.ip, c.own, got, c.want)
 		}
+	}
+}
+
+// Errors of the start say what mends them, and name the port once.
+func TestStartErrors(t *testing.T) {
+	n, err := New(testConfig(), XDPPort{Interface: "gradnic-nosuch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "port gradnic-nosuch: there is no interface gradnic-nosuch (ip link lists those that there are): no such device"
+	if err := n.Start(context.Background()); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	p := port{name: "eth1"}
+	for _, errno := range []error{unix.EPERM, unix.EACCES} {
+		err := p.failed(fmt.Errorf("AF_XDP socket: %w", errno))
+		if !errors.Is(err, errno) || !strings.Contains(err.Error(), "start as root, or grant CAP_NET_RAW") || strings.Count(err.Error(), "eth1") != 1 {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := p.failed(unix.EINVAL); strings.Contains(err.Error(), "root") {
+		t.Errorf("%v", err)
 	}
 }
 

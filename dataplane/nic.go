@@ -122,7 +122,7 @@ func (n *NIC) openAll(ctx context.Context) error {
 	}
 	for _, p := range n.ports {
 		if err := n.prepare(p); err != nil {
-			return fmt.Errorf("port %s: %w", p.name, err)
+			return p.failed(err)
 		}
 	}
 	perLane, err := n.countQueues()
@@ -145,7 +145,7 @@ func (n *NIC) openAll(ctx context.Context) error {
 			return fmt.Errorf("start: %w", err)
 		}
 		if p.open, err = p.spec.open(n.environment(p)); err != nil {
-			return fmt.Errorf("port %s: %w", p.name, err)
+			return p.failed(err)
 		}
 	}
 	for _, l := range n.lanes {
@@ -166,7 +166,7 @@ func (n *NIC) openAll(ctx context.Context) error {
 			continue
 		}
 		if err := p.open.attach(); err != nil {
-			return fmt.Errorf("port %s: %w", p.name, err)
+			return p.failed(err)
 		}
 	}
 	return n.startSupervisor()

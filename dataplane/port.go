@@ -1,9 +1,12 @@
 package dataplane
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gradnic/xdp"
 )
@@ -98,6 +101,14 @@ type port struct {
 	// What closed sockets and steering programs have counted.
 	pastKernel   KernelStatistics
 	pastSteering xdp.Counters
+}
+
+// failed says of which port an error of opening it is, and what mends it where the error does not.
+func (p *port) failed(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		err = fmt.Errorf("%w: start as root, or grant CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF (gradnic doctor says what is missing)", err)
+	}
+	return fmt.Errorf("port %s: %w", p.name, err)
 }
 
 // impairState is a port's impairment as all lanes share it: the k-th frame counts over all of a port's queues.

@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"gradnic/wire/inet"
@@ -61,12 +62,24 @@ func (p XDPPort) inNamespace(f func() error) error {
 	return p.Namespace(f)
 }
 
+// interfaceByName finds a netdev in the calling thread's namespace.
+func interfaceByName(name string) (*net.Interface, error) {
+	ifi, err := net.InterfaceByName(name)
+	if err == nil {
+		return ifi, nil
+	}
+	if _, lerr := netlink.LinkByName(name); errors.As(lerr, new(netlink.LinkNotFoundError)) {
+		return nil, fmt.Errorf("there is no interface %s (ip link lists those that there are): %w", name, unix.ENODEV)
+	}
+	return nil, fmt.Errorf("interface %s: %w", name, err)
+}
+
 // queueCount asks the netdev.
 func (p XDPPort) queueCount(int) (int, error) {
 	have := 0
 	err := p.inNamespace(func() error {
-		if _, err := net.InterfaceByName(p.Interface); err != nil {
-			return fmt.Errorf("interface %s: %w", p.Interface, err)
+		if _, err := interfaceByName(p.Interface); err != nil {
+			return err
 		}
 		e, err := ethtool.NewEthtool()
 		if err != nil {
@@ -85,9 +98,9 @@ func (p XDPPort) queueCount(int) (int, error) {
 // frameSize is the longest frame that the netdev's MTU allows, and whether it needs more than one buffer in the driver.
 func (p XDPPort) frameSize() (frame int, multi bool, err error) {
 	err = p.inNamespace(func() error {
-		ifi, err := net.InterfaceByName(p.Interface)
+		ifi, err := interfaceByName(p.Interface)
 		if err != nil {
-			return fmt.Errorf("interface %s: %w", p.Interface, err)
+			return err
 		}
 		frame, multi = ifi.MTU+inet.EthernetLen, ifi.MTU > onePageMTU()
 		return nil
@@ -169,9 +182,9 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 	}
 	o := &xdpOpen{spec: p, cfg: e.cfg, address: -1}
 	err = p.inNamespace(func() error {
-		ifi, err := net.InterfaceByName(p.Interface)
+		ifi, err := interfaceByName(p.Interface)
 		if err != nil {
-			return fmt.Errorf("interface %s: %w", p.Interface, err)
+			return err
 		}
 		o.ifindex = ifi.Index
 		if ifi.MTU+inet.EthernetLen > e.longest {

@@ -14,7 +14,11 @@ import (
 // prepare sets the netdev as the port wants it, and brings flows to queues where the driver can be told to. It returns
 // what sets it back, which may be called any time later.
 func (p XDPPort) prepare(cfg *Config) (undo func() error, err error) {
-	if err := p.refuseKernelAddress(cfg.IP); err != nil { // before anything is touched
+	// Before anything is touched.
+	if err := p.inNamespace(func() error { _, err := interfaceByName(p.Interface); return err }); err != nil {
+		return nil, err
+	}
+	if err := p.refuseKernelAddress(cfg.IP); err != nil {
 		return nil, err
 	}
 	want := p.Settings

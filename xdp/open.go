@@ -235,7 +235,7 @@ func (s *Socket) bind(o *SocketOptions) error {
 			return nil
 		case errors.Is(err, unix.EBUSY):
 			if time.Now().Add(pause).After(until) {
-				return fmt.Errorf("bind: another AF_XDP socket holds the queue (waited %v): %w", max(0, o.BindTimeout), err)
+				return fmt.Errorf("bind: another AF_XDP socket holds the queue (waited %v): stop its process, which ss --xdp -p names: %w", max(0, o.BindTimeout), err)
 			}
 			time.Sleep(pause)
 		case o.ForceZeroCopy && errors.Is(err, unix.EOPNOTSUPP):
