@@ -97,8 +97,8 @@ func TestUMEMWithoutAnchor(t *testing.T) {
 	if err := errors.Join(second.Close(), third.Close(), again.Close()); err != nil {
 		t.Fatal(err)
 	}
-	other := open(1, true) // another mode is possible once all are closed
-	if !other.Mode().MultiBuffer {
+	other := open(1, hasMultiBuffer(t)) // another mode is possible once all are closed
+	if other.Mode().MultiBuffer != hasMultiBuffer(t) {
 		t.Errorf("mode %v", other.Mode())
 	}
 	if err := other.Close(); err != nil {

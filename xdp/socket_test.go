@@ -200,8 +200,9 @@ func TestRingsOfDifferentSizes(t *testing.T) {
 	for want < total {
 		var batch [64]Desc
 		n := 0
-		// Never more in flight than the RX ring holds, so that none can be lost.
-		for n < 64 && len(free) > 0 && next < total && next-want < 448 {
+		// Never more in flight than the RX ring holds, nor than the 256 of a veth's own ring (which older kernels
+		// overrun without a word to the sender), so that none can be lost.
+		for n < 64 && len(free) > 0 && next < total && next-want < 192 {
 			batch[n] = numbered(u, free[len(free)-1], next, 60)
 			free = free[:len(free)-1]
 			n, next = n+1, next+1
@@ -316,6 +317,10 @@ func TestModesOfOneUMEM(t *testing.T) {
 		o.IfIndex, o.Queue = r.nicIf, 1
 		v := r.umem(UMEMOptions{Chunks: 64, NoAnchor: o.MultiBuffer})
 		s, err := openIn(r.nic, v, o)
+		if o.MultiBuffer && !hasMultiBuffer(t) {
+			wantNoMultiBuffer(t, err)
+			continue
+		}
 		if err != nil {
 			t.Errorf("%+v: %v", o, err)
 			continue
@@ -410,6 +415,11 @@ func TestAnchorLeavesTheThread(t *testing.T) {
 func TestMultiBuffer(t *testing.T) {
 	r := newRig(t, 1, 9000)
 	u := r.umem(UMEMOptions{Chunks: 256, ChunkSize: 4096})
+	if !hasMultiBuffer(t) {
+		_, err := openIn(r.nic, u, SocketOptions{IfIndex: r.nicIf, MultiBuffer: true})
+		wantNoMultiBuffer(t, err)
+		return
+	}
 	rx, st := r.receiver(u, SocketOptions{MultiBuffer: true}, 0, 128)
 	tx := r.open(r.peer, u, SocketOptions{IfIndex: r.peerIf, MultiBuffer: true})
 	t.Logf("%v, %v", rx.Mode(), st.Mode())
