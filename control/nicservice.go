@@ -126,6 +126,30 @@ func (s *Server) impair(port string, i dataplane.Impairment) error {
 	if err := s.nic.Impair(port, i); err != nil {
 		return fromDataplane("impair port "+port, err)
 	}
-	s.logger.Info("impairment set", "port", port, "impairment", i)
+	words := impairmentWords(i)
+	if len(words) == 0 {
+		s.logger.Info("impairment cleared", "port", port)
+		return nil
+	}
+	s.logger.Info("impairment set", append([]any{"port", port}, words...)...)
 	return nil
+}
+
+// impairmentWords are what an impairment does, for the log, by the names of gradnic set impair's flags.
+func impairmentWords(i dataplane.Impairment) (words []any) {
+	for _, w := range []struct {
+		name  string
+		value any
+		zero  bool
+	}{
+		{"ingress-loss", i.IngressLoss, i.IngressLoss == 0}, {"egress-loss", i.EgressLoss, i.EgressLoss == 0},
+		{"drop-ingress", i.DropIngress, len(i.DropIngress) == 0}, {"drop-egress", i.DropEgress, len(i.DropEgress) == 0},
+		{"duplicate", i.Duplicate, i.Duplicate == 0}, {"reorder", i.Reorder, i.Reorder == 0},
+		{"cut-egress", i.CutEgress, i.CutEgress == 0},
+	} {
+		if !w.zero {
+			words = append(words, w.name, w.value)
+		}
+	}
+	return words
 }

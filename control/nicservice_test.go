@@ -1,7 +1,9 @@
 package control
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	apiv1 "gradnic/control/api/v1"
+	"gradnic/dataplane"
 )
 
 func TestNICPortsAndLanes(t *testing.T) {
@@ -212,5 +215,16 @@ func TestStoppedNIC(t *testing.T) {
 	}
 	if _, err := r.client.InstallJob(t.Context(), &apiv1.InstallJobRequest{Spec: jobSpec("a", 2)}); status.Code(err) != codes.Unavailable {
 		t.Errorf("install: %v", err)
+	}
+}
+
+func TestImpairmentInTheLog(t *testing.T) {
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("impairment set", impairmentWords(dataplane.Impairment{EgressLoss: 0.01, DropIngress: []uint64{3, 5}})...)
+	if want := "egress-loss=0.01 drop-ingress=\"[3 5]\"\n"; !strings.HasSuffix(log.String(), want) {
+		t.Errorf("%q, want %q", log.String(), want)
+	}
+	if words := impairmentWords(dataplane.Impairment{}); words != nil {
+		t.Errorf("%v of a perfect port", words)
 	}
 }
