@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests of vm/guest and xdp's socket tests on other kernels: run.sh [VERSION...], as in run.sh 6.1 6.12.
+# Runs the tests of vm/guest and xdp's socket tests on other kernels: run.sh [--fetch] [VERSION...], as in run.sh 6.1 6.12.
+# --fetch only sees to it that tools and kernels are there.
 # Each kernel is Debian's, fetched by apt-get download and kept in build/vm, and boots under software emulation with
-# an initramfs of two static test binaries and the drivers. Nothing is installed and no rights are needed. Exit status
+# an initramfs of two static test binaries, gradnic and the drivers. Nothing is installed and no rights are needed. Exit status
 # 0: every test passed on every kernel; 1: something failed; 77: a tool or a kernel cannot be had here, nothing was run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -80,14 +81,14 @@ boot() {
 	mkdir "$root"/{modules,proc,sys,dev,run,tmp,var}
 	cp "$at"/modules/* "$root/modules/"
 	cp "$dir/guest.test" "$root/init"
-	cp "$dir/xdp.test" "$root/xdp.test"
+	cp "$dir/xdp.test" "$dir/gradnic" "$root/"
 	(cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$at/initrd"
 	rm -rf "$root"
 	local -a net
 	mapfile -t net < <(nics)
 	echo "=== VM: Linux $(<"$at/release")"
 	# The init gets what follows "--" as its arguments.
-	timeout -k 5 "${GRADNIC_VM_TIMEOUT:-240}" qemu-system-x86_64 -M q35 -accel tcg,thread=single -cpu max -smp 2 -m 1G -nographic -no-reboot \
+	timeout -k 5 "${GRADNIC_VM_TIMEOUT:-200}" qemu-system-x86_64 -M q35 -accel tcg,thread=single -cpu max -smp 2 -m 1G -nographic -no-reboot \
 		-nodefaults -serial stdio -kernel "$at/vmlinuz" -initrd "$at/initrd" "${net[@]}" \
 		-append "console=ttyS0 quiet no_timer_check panic=-1 oops=panic -- -test.v -sockets=$socket_tests" </dev/null 2>&1 |
 		tr -d '\r' >"$log" || true
@@ -108,13 +109,20 @@ for tool in qemu-system-x86_64=qemu-system-x86 cpio=cpio xz=xz-utils depmod=kmod
 	command -v "${tool%%=*}" >/dev/null || missing "${tool%%=*} is not here (Debian package ${tool#*=})"
 done
 [[ $(uname -m) == x86_64 ]] || missing "kernels and binaries are for x86-64, this is $(uname -m)"
+fetch_only=
+if [[ ${1:-} == --fetch ]]; then
+	fetch_only=1
+	shift
+fi
 (($# > 0)) || set -- 6.1 6.12
 for version in "$@"; do
 	fetch "$version" || missing "Debian's kernel $version is not to be had (apt-get update?)"
 done
+[[ -z $fetch_only ]] || exit 0
 CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go vet -tags vm ./vm/guest
 CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go test -c -tags vm -o "$dir/guest.test" ./vm/guest
 CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go test -c -o "$dir/xdp.test" ./xdp
+CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags='-s -w' -o "$dir/gradnic" ./cmd/gradnic
 status=0
 for version in "$@"; do
 	boot "$version" || status=1

@@ -200,8 +200,8 @@ func TestRingsOfDifferentSizes(t *testing.T) {
 	for want < total {
 		var batch [64]Desc
 		n := 0
-		// Never more in flight than the RX ring holds, nor than the 256 of a veth's own ring (which older kernels
-		// overrun without a word to the sender), so that none can be lost.
+		// Never more in flight than the RX ring holds, nor than the 256 of a veth's own ring (which drops what is
+		// beyond without a word to the sender, where the softirq is late), so that none can be lost.
 		for n < 64 && len(free) > 0 && next < total && next-want < 192 {
 			batch[n] = numbered(u, free[len(free)-1], next, 60)
 			free = free[:len(free)-1]
