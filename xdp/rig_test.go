@@ -3,14 +3,11 @@ package xdp
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"gradnic/internal/netlab"
 	"gradnic/internal/netlab/netlabtest"
@@ -130,29 +127,6 @@ func (r *rig) receiver(u *UMEM, o SocketOptions, first, n int) (*Socket, *Steeri
 		r.t.Fatalf("fill took %d of %d", got, n)
 	}
 	return s, st
-}
-
-// hasMultiBuffer tells whether the kernel is to have XDP_USE_SG.
-func hasMultiBuffer(t testing.TB) bool {
-	t.Helper()
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		t.Fatal(err)
-	}
-	var major, minor int
-	release := unix.ByteSliceToString(u.Release[:])
-	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
-		t.Fatalf("kernel release %q: %v", release, err)
-	}
-	return major > 6 || major == 6 && minor >= 6
-}
-
-// wantNoMultiBuffer checks what Open says on a kernel without XDP_USE_SG.
-func wantNoMultiBuffer(t testing.TB, err error) {
-	t.Helper()
-	if !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "multi-buffer sockets need Linux 6.6") {
-		t.Errorf("multi-buffer on a kernel without: %v", err)
-	}
 }
 
 // chunkRange gives the addresses of n chunks from first on.
