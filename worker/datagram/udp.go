@@ -10,17 +10,16 @@ import (
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
-
-	"gradnic/wire/inet"
 )
 
 // UDP is a Transport over a UDP socket that is connected to the NIC, so that the kernel passes nothing from anyone else.
 type UDP struct {
-	conn    *net.UDPConn
-	batch   *ipv4.PacketConn
-	in, out []ipv4.Message
-	got     [][]byte
-	woken   atomic.Bool
+	conn  *net.UDPConn
+	batch *ipv4.PacketConn
+	in    []ipv4.Message
+	out   packer
+	got   [][]byte
+	woken atomic.Bool
 
 	sendFaults, recvFaults atomic.Uint64
 	last                   atomic.Pointer[error]
@@ -58,33 +57,54 @@ func NewUDP(conn *net.UDPConn, nic Endpoint, room int) (*UDP, error) {
 	if opErr != nil {
 		return nil, fmt.Errorf("connect UDP socket to the NIC at %v port %d: %w", nic.IP, nic.Port, opErr)
 	}
-	t.in, t.out = make([]ipv4.Message, Burst), make([]ipv4.Message, Burst)
+	t.in, t.out = make([]ipv4.Message, Burst), newPacker()
 	t.got = make([][]byte, 0, Burst)
 	buf := make([]byte, Burst*(room+1))
 	for i := range Burst {
 		t.in[i].Buffers = [][]byte{buf[i*(room+1) : (i+1)*(room+1)]}
-		t.out[i].Buffers = make([][]byte, 1)
 	}
 	return t, nil
+}
+
+// Segment makes Send hand over datagrams of one length together, as far as the kernel and the way to the NIC take that
+// (UDP_SEGMENT), which spares CPU time for each of them. It reports whether the kernel knows it; call it before the first
+// Send. It is only for a NIC that is behind a device which cuts the datagrams: hardware, or a veth whose other end has
+// native XDP. Generic XDP, or a packet socket, on the other end of a veth or tap would see them uncut, and lose them.
+func (t *UDP) Segment() (bool, error) {
+	raw, err := t.conn.SyscallConn()
+	if err != nil {
+		return false, fmt.Errorf("UDP socket: %w", err)
+	}
+	if err := raw.Control(func(fd uintptr) {
+		_, unknown := unix.GetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT)
+		t.out.segments = unknown == nil
+	}); err != nil {
+		return false, fmt.Errorf("UDP socket: %w", err)
+	}
+	return t.out.segments, nil
 }
 
 // Send implements Transport.
 func (t *UDP) Send(frames [][]byte) error {
 	for len(frames) > 0 {
-		n := min(len(frames), Burst)
-		for i, f := range frames[:n] {
-			t.out[i].Buffers[0] = f[inet.PayloadOffset:]
-		}
-		sent, err := t.batch.WriteBatch(t.out[:n], 0)
+		ms := t.out.pack(frames[:min(len(frames), Burst)])
+		sent, err := t.batch.WriteBatch(ms, 0)
+		sent = max(sent, 0)
 		if err != nil {
-			if !mendable(err) {
+			switch {
+			case len(ms[sent].OOB) > 0 && unsegmentable(err):
+				t.out.segments = false // the same again, as single datagrams
+			case mendable(err):
+				t.sendFaults.Add(1)
+				t.note(err)
+				sent++ // the one that failed counts as lost
+			default:
 				return fmt.Errorf("send to the NIC: %w", err)
 			}
-			t.sendFaults.Add(1)
-			t.note(err)
-			sent = max(sent, 0) + 1 // the one that failed counts as lost
 		}
-		frames = frames[min(sent, n):]
+		for i := range ms[:sent] {
+			frames = frames[len(ms[i].Buffers):]
+		}
 	}
 	return nil
 }

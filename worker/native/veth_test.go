@@ -123,7 +123,8 @@ func (r *vethRig) join() []*Worker {
 	r.t.Helper()
 	ws := make([]*Worker, len(r.spaces))
 	each(r.t, len(ws), func(ctx context.Context, i int) (err error) {
-		cfg := Config{Rank: i, NIC: nicIP, IP: workerIP(i)}
+		// Every other one segments: the NIC, on native XDP, must see no difference.
+		cfg := Config{Rank: i, NIC: nicIP, IP: workerIP(i), Segments: i%2 == 1}
 		cfg.Group = func(g datagram.Endpoint) (tr datagram.Transport, err error) {
 			err = r.spaces[i].Do(func() error {
 				ifc, err := datagram.InterfaceOf(workerIP(i))

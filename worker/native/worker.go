@@ -44,6 +44,12 @@ func Join(ctx context.Context, cfg Config) (*Worker, error) {
 			_ = conn.Close()
 			return nil, fmt.Errorf("native worker: %w", err)
 		}
+		if cfg.Segments {
+			if _, err := udp.Segment(); err != nil {
+				_ = udp.Close()
+				return nil, fmt.Errorf("native worker: %w", err)
+			}
+		}
 		tr = udp
 	}
 	e := newEngine(cfg, tr, from, nic)
