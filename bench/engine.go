@@ -17,7 +17,7 @@ type EngineOptions struct {
 	Self    []string      // argv of a contestant's process, to which KIND and the target are appended
 	Dir     string        // where the C yardstick is built
 	Rounds  int           // turns of each contestant; 0 means 5
-	Run     time.Duration // length of a turn; 0 means 1 s
+	Run     time.Duration // length of a turn; 0 means half a second
 	Sizes   []int         // frame sizes in bytes without FCS; nil means 64, 298, 1066, 1514
 	Log     io.Writer     // progress; nil: none
 	Command string        // what the report says made it
@@ -57,7 +57,7 @@ func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
 		o.Rounds = 5
 	}
 	if o.Run == 0 {
-		o.Run = time.Second
+		o.Run = time.Second / 2
 	}
 	if o.Sizes == nil {
 		o.Sizes = []int{64, 298, 1066, 1514}

@@ -134,7 +134,8 @@ func (s *star) startNIC(ctx context.Context) (_ *nic, err error) {
 	}
 	k.workers = make([]*native.Worker, len(members))
 	err = each(len(members), func(i int) error {
-		cfg := native.Config{Rank: i, NIC: nicIP, IP: workerIP(i)}
+		// Segments suit this link: native XDP at its other end makes the kernel cut them before.
+		cfg := native.Config{Rank: i, NIC: nicIP, IP: workerIP(i), Segments: true}
 		err := s.workers[i].Do(func() (err error) {
 			ip := workerIP(i)
 			cfg.Conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: ip[:]})

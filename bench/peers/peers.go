@@ -16,7 +16,7 @@ import (
 type Task int
 
 const (
-	Drop         Task = iota // receive, look at one byte, give the frame back
+	Drop         Task = iota // receive and give the frame back, unread
 	Reflect                  // swap the MAC addresses and send the frame back where it came from
 	Aggregate64              // sum SwitchML contributions of 64 elements, answer each worker; gradnic only
 	Aggregate256             // and of 256

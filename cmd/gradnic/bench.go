@@ -124,7 +124,7 @@ shows medians, and ratios of turns of the same round. Needs root, two CPUs and a
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.Rounds, "rounds", 5, "turns of each contestant")
-	f.DurationVar(&o.Run, "run", time.Second, "length of a turn")
+	f.DurationVar(&o.Run, "run", time.Second/2, "length of a turn")
 	f.IntSliceVar(&o.Sizes, "sizes", []int{64, 298, 1066, 1514}, "frame sizes in bytes without FCS")
 	f.StringVar(&o.Command, "command", "gradnic bench engine", "what the report says made it")
 	out.flags(cmd, "engine")

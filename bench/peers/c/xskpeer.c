@@ -128,7 +128,6 @@ int main(int argc, char **argv)
 
 	uint64_t received = 0, returned = 0, lost = 0, spare[FRAMES], spares = 0;
 	uint32_t rc = 0, tp = 0, cc = 0, idle = 0;
-	volatile uint64_t touched = 0;
 
 	for (uint64_t i = FILL; i < FRAMES; i++)
 		spare[spares++] = i * CHUNK;
@@ -167,8 +166,6 @@ int main(int argc, char **argv)
 				((struct xdp_desc *)tx.descs)[tp++ & tx.mask] = (struct xdp_desc){ d->addr, d->len, 0 };
 				returned++;
 			} else {
-				if (!reflect)
-					touched += area[d->addr + 12];
 				lost += reflect;
 				spare[spares++] = d->addr & ~(uint64_t)(CHUNK - 1);
 			}
