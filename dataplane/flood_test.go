@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -147,13 +149,31 @@ func (b *blaster) flood() (count *atomic.Uint64, stop func() (sent uint64)) {
 	}
 }
 
+func TestComplaintsThatAreOlder(t *testing.T) {
+	k := &kernelLog{opened: time.Now().Add(-time.Minute)}
+	const pool = "4,24110,9407461184,-;page_pool_release_retry() stalled pool shutdown: id 1047, 1 inflight %s sec"
+	for message, want := range map[string]bool{
+		fmt.Sprintf(pool, "7137"):                        true,
+		fmt.Sprintf(pool, "59"):                          false, // began after the log was opened
+		fmt.Sprintf(pool, "x"):                           false,
+		"4,1,2,-;BUG: scheduling while atomic, 7137 sec": false,
+	} {
+		if got := k.earlier(message); got != want {
+			t.Errorf("%q: earlier %v, want %v", message, got, want)
+		}
+	}
+}
+
 // writeRequest makes each frame a request of rank 0 to another slot.
 func writeRequest(slots int) func(int, []byte) {
 	return func(n int, f []byte) { copy(f, request(0, 64, n%slots, 0, uint32(n), 1)) }
 }
 
 // kernelLog reads the kernel's messages from now on.
-type kernelLog struct{ fd int }
+type kernelLog struct {
+	fd     int
+	opened time.Time
+}
 
 func openKernelLog(t testing.TB) *kernelLog {
 	t.Helper()
@@ -165,10 +185,24 @@ func openKernelLog(t testing.TB) *kernelLog {
 	if _, err := unix.Seek(fd, 0, unix.SEEK_END); err != nil {
 		t.Fatal(err)
 	}
-	return &kernelLog{fd}
+	return &kernelLog{fd, time.Now()}
 }
 
-// complaints are the messages of level warning and worse.
+// stalledPool is how the kernel says, once a minute and for as long as it lasts, that a page pool of a netdev that is gone
+// still waits for pages: with the seconds since it was shut down.
+var stalledPool = regexp.MustCompile(`page_pool_release_retry\(\) stalled pool shutdown: id \d+, \d+ inflight (\d+) sec`)
+
+// earlier tells whether a message is about something that began before the log was opened, by whoever used the machine.
+func (k *kernelLog) earlier(message string) bool {
+	m := stalledPool.FindStringSubmatch(message)
+	if m == nil {
+		return false
+	}
+	seconds, err := strconv.Atoi(m[1])
+	return err == nil && time.Duration(seconds)*time.Second > time.Since(k.opened)+time.Second
+}
+
+// complaints are the messages of level warning and worse about what has happened since the log was opened.
 func (k *kernelLog) complaints(t testing.TB) (lines []string) {
 	t.Helper()
 	buf := make([]byte, 8192)
@@ -187,8 +221,8 @@ func (k *kernelLog) complaints(t testing.TB) (lines []string) {
 		if _, err := fmt.Sscanf(string(buf[:n]), "%d,", &level); err != nil {
 			t.Fatalf("%q: %v", buf[:n], err)
 		}
-		if level&7 <= 4 {
-			lines = append(lines, strings.TrimSpace(string(buf[:n])))
+		if line := strings.TrimSpace(string(buf[:n])); level&7 <= 4 && !k.earlier(line) {
+			lines = append(lines, line)
 		}
 	}
 }

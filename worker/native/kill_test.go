@@ -17,7 +17,7 @@ var soak = flag.Bool("soak", false, "case 7 with 64 MiB")
 // Case 7: the NIC is killed ten times during one all-reduce, at points spread over the run; every other time it dies
 // between two copies of one result, so that some workers have it and others do not. Bit-equal to an undisturbed run.
 func TestKilledTenTimes(t *testing.T) {
-	n := 1 << 19 // 2 MiB
+	n := 1 << 21 // 8 MiB: long enough, on a fast machine too, that most kills come while it runs
 	if *soak {
 		n = 1 << 24
 	}
