@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	pb "gradnic/control/switchml/switchmlproto"
 	"gradnic/wire/inet"
@@ -53,6 +55,9 @@ func joinSession(ctx context.Context, cfg *Config) (mac inet.MAC, ip inet.Addr, 
 		where := waits()
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = cause
+		} else if status.Code(err) == codes.DeadlineExceeded {
+			// The deadline travels with the call, and the controller's clock may be a moment ahead of our timer.
+			err = context.DeadlineExceeded
 		}
 		return fmt.Errorf("%s: %w", where, err)
 	}
