@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	apiv1 "gradnic/control/api/v1"
+	"gradnic/internal/strictyaml"
 )
 
 // JobFile is a job as a user writes it in YAML. Unknown and repeated keys are errors.
@@ -54,8 +54,8 @@ func ReadJobFile(name string, r io.Reader) (*JobFile, error) {
 		return nil, fmt.Errorf("%s: a job file has at most %d bytes", name, maxJobFile)
 	}
 	var f JobFile
-	if err := yaml.UnmarshalWithOptions(text, &f, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("%s: %s", name, strings.TrimSpace(yaml.FormatError(err, false, false)))
+	if err := strictyaml.Unmarshal(name, text, &f); err != nil {
+		return nil, err
 	}
 	if f.Name == "" && f.Workers == 0 && len(f.Members) == 0 {
 		return nil, fmt.Errorf("%s: there is no job in it: write name and workers at least", name)

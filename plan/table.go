@@ -9,7 +9,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"gradnic/internal/strictyaml"
 )
 
 // Table is what a model's layers compute and how many gradients they have.
@@ -127,7 +127,7 @@ func ReadTable(name string, r io.Reader) (*Table, error) {
 	return t, nil
 }
 
-func readStrict(name string, r io.Reader, into any) (err error) {
+func readStrict(name string, r io.Reader, into any) error {
 	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
@@ -135,17 +135,7 @@ func readStrict(name string, r io.Reader, into any) (err error) {
 	if len(text) > maxFile {
 		return fmt.Errorf("%s: more than %d bytes", name, maxFile)
 	}
-	// go-yaml 1.19.2 panics on some files that are not well-formed, such as a
-	// tag without a value where a list belongs.
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%s: not well-formed YAML: %v", name, p)
-		}
-	}()
-	if err := yaml.UnmarshalWithOptions(text, into, yaml.Strict()); err != nil {
-		return fmt.Errorf("%s: %s", name, strings.TrimSpace(yaml.FormatError(err, false, false)))
-	}
-	return nil
+	return strictyaml.Unmarshal(name, text, into)
 }
 
 // finite says whether every number is neither NaN nor infinite nor negative.

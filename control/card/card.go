@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"gradnic/internal/strictyaml"
 
 	"gradnic/dataplane"
 )
@@ -82,8 +82,8 @@ func Load(name string) (*Profile, error) {
 // Parse reads a profile; file is for errors.
 func Parse(file string, text []byte) (*Profile, error) {
 	var p Profile
-	if err := yaml.UnmarshalWithOptions(text, &p, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("card %s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, false)))
+	if err := strictyaml.Unmarshal("card "+file, text, &p); err != nil {
+		return nil, err
 	}
 	if err := p.check(); err != nil {
 		return nil, fmt.Errorf("card %s: %w", file, err)
