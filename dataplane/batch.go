@@ -66,6 +66,9 @@ func (l *lane) runFunction(port int) {
 		l.enter(stageAggregate, b.nsel+b.nnat)
 		l.aggregate()
 		l.nativeFrames()
+	case Serve:
+		l.enter(stageFunction, b.n)
+		l.serveWhole(p.service)
 	case Reflect:
 		l.enter(stageFunction, b.n)
 		l.reflect(port)
@@ -97,6 +100,12 @@ func (l *lane) parse() {
 	b.nnat = 0
 	mac, ip := l.cfg.MAC, l.cfg.IP
 	for i := range b.n {
+		if l.anyWhole {
+			if s := l.ports[b.port[i]].service; s != nil { // handed over by another lane
+				l.serviceFrame(s, i)
+				continue
+			}
+		}
 		p := &b.pkt[i]
 		frame := l.frame(b.desc[i])
 		if b.desc[i].Options != 0 {
@@ -128,6 +137,10 @@ func (l *lane) parse() {
 			continue
 		}
 		if !switchml.IsPort(p.DstPort) {
+			if t := l.serviceUDP; t != nil && t[p.DstPort] != nil {
+				l.serviceFrame(t[p.DstPort], i)
+				continue
+			}
 			l.drop(i, UnknownPort)
 			continue
 		}
@@ -141,6 +154,9 @@ func (l *lane) parse() {
 		nsel++
 	}
 	b.nsel = nsel
+	if len(l.services) > 0 {
+		l.serve()
+	}
 }
 
 // parseNative reads frame i as a native message.

@@ -31,6 +31,11 @@
 // A frame larger than a chunk is a chain of descriptors that follow each other (chain.go). It is one frame for every
 // function and counter; protocols see a contiguous copy. A NIC whose frames all fit into a chunk has none of this.
 //
+// # Services
+//
+// Other packages bring functions of their own as a [Service]: it lives on one lane, is given batches of frames of whole
+// ports or of UDP ports of the NIC's address, makes frames through an [Exchange], and is called when its time has come.
+//
 // # Healing
 //
 // A supervisor looks at the netdevs five times a second. A netdev that is gone, was made again, or has other queues gets

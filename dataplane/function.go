@@ -15,9 +15,14 @@ const (
 	Sink
 	// Forward sends the frame out of another port as it is.
 	Forward
+	// Serve gives the frame to the service that has the port. AddService sets it, and only that.
+	Serve
 )
 
-var functionNames = [...]string{"aggregate", "reflect", "sink", "forward"}
+var functionNames = [...]string{"aggregate", "reflect", "sink", "forward", "serve"}
+
+// settable is the functions that users set.
+var settable = functionNames[:Serve]
 
 // String returns the name of the function.
 func (k FunctionKind) String() string {
@@ -29,15 +34,15 @@ func (k FunctionKind) String() string {
 
 // ParseFunctionKind returns the function of this name.
 func ParseFunctionKind(s string) (FunctionKind, error) {
-	for i, n := range functionNames {
+	for i, n := range settable {
 		if n == s {
 			return FunctionKind(i), nil
 		}
 	}
-	return 0, fmt.Errorf("function %q: legal are %v", s, functionNames)
+	return 0, fmt.Errorf("function %q: legal are %v", s, settable)
 }
 
-// Function is what a port does; To names the port that Forward sends to.
+// Function is what a port does; To names the port that Forward sends to, or the service of Serve.
 type Function struct {
 	Kind FunctionKind `json:"kind"`
 	To   string       `json:"to,omitempty"`
@@ -45,8 +50,11 @@ type Function struct {
 
 // String returns "reflect", "forward to eth1" and the like.
 func (f Function) String() string {
-	if f.Kind == Forward {
+	switch f.Kind {
+	case Forward:
 		return "forward to " + f.To
+	case Serve:
+		return "serve " + f.To
 	}
 	return f.Kind.String()
 }

@@ -49,6 +49,10 @@ type lane struct {
 	epoch   time.Time
 	now     int64 // ns since the epoch, read once a round
 
+	services   []*laneService // that live here
+	serviceUDP *[1 << 16]*laneService
+	anyWhole   bool // a service has a whole port
+
 	lanes []*lane
 	peers []peer // by lane, own entry unused
 	held  int    // frames delayed by impairments
@@ -63,6 +67,7 @@ type lane struct {
 	sleeping atomic.Bool
 	eventfd  int
 	poll     []unix.PollFd
+	timeout  unix.Timespec // of the poll that sleeps
 	spin     time.Duration // how long to spin before sleeping
 	lastWork int64         // now of the last round that found something
 	rounds   int           // busy rounds since the counters were published
@@ -88,7 +93,8 @@ type laneQueue struct {
 // lanePort is what a lane knows of a port.
 type lanePort struct {
 	function FunctionKind
-	forward  int // index of the port to forward to
+	forward  int          // index of the port to forward to
+	service  *laneService // that Serve gives the frames to
 	egress   *laneQueue
 	tx       txBatch
 	impair   *laneImpair // nil: perfect
@@ -165,6 +171,9 @@ func (l *lane) round() bool {
 	}
 	if l.held > 0 {
 		work += l.releaseHeld()
+	}
+	if len(l.services) > 0 {
+		work += l.tick()
 	}
 	work += l.flush()
 	if l.clock.on {

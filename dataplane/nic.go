@@ -34,8 +34,10 @@ type NIC struct {
 	mu    sync.Mutex // the control side: everything below, and the lanes while they do not run
 	state state
 	jobs  map[string]*job
-	umem  *xdp.UMEM
-	last  Snapshot // taken by Stop, after which the kernel cannot be asked
+	// services are in the order in which they were added.
+	services []*ServiceHandle
+	umem     *xdp.UMEM
+	last     Snapshot // taken by Stop, after which the kernel cannot be asked
 
 	supervisor *supervisor // nil when there is nothing to watch
 	watchers   []watcher   // captures and traces
@@ -243,7 +245,7 @@ func (n *NIC) enoughQueues(p *port, queues int) error {
 
 // environment is what a port is opened in.
 func (n *NIC) environment(p *port) *environment {
-	return &environment{cfg: &n.cfg, umem: n.umem, budget: p.budget, longest: n.longest, multi: n.multi, wake: func(lane int) { n.lanes[lane].wake() }}
+	return &environment{cfg: &n.cfg, umem: n.umem, budget: p.budget, longest: n.longest, multi: n.multi, serviceUDP: n.serviceUDP, wake: func(lane int) { n.lanes[lane].wake() }}
 }
 
 // handoffSize is the capacity of the ring from one lane to another.
@@ -389,6 +391,17 @@ func (n *NIC) onLanes(f func(*lane)) {
 	}
 }
 
+// onLane runs f for one lane as onLanes does for all. n.mu is held.
+func (n *NIC) onLane(l *lane, f func(*lane)) {
+	done := make(chan struct{})
+	if n.state == ready || !l.mail.post(func(l *lane) { f(l); close(done) }) {
+		f(l)
+		return
+	}
+	l.wake()
+	<-done
+}
+
 // Impair sets a port's impairment; the zero value takes it away. Exact losses count from now.
 func (n *NIC) Impair(portName string, im Impairment) error {
 	if err := im.setDefaults(); err != nil {
@@ -440,8 +453,11 @@ func (n *NIC) SetFunction(portName string, f Function) error {
 	if !ok {
 		return fmt.Errorf("no port %s", portName)
 	}
-	if int(f.Kind) >= len(functionNames) {
-		return fmt.Errorf("port %s: %v: legal are %v", portName, f.Kind, functionNames)
+	if int(f.Kind) >= len(settable) {
+		return fmt.Errorf("port %s: %v: legal are %v", portName, f.Kind, settable)
+	}
+	if now := n.ports[i].function; now.Kind == Serve {
+		return fmt.Errorf("port %s: service %q has it", portName, now.To)
 	}
 	to := i
 	if f.Kind == Forward {

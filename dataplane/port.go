@@ -35,6 +35,8 @@ type environment struct {
 	// longest is the longest frame in bytes; multi is true when frames may take several chunks.
 	longest int
 	multi   bool
+	// serviceUDP is the UDP ports of services, asked for when ingress starts.
+	serviceUDP func() []uint16
 	// bindTimeout bounds the wait for a queue that is being let go; 0 is xdp's default.
 	bindTimeout time.Duration
 }
@@ -50,6 +52,9 @@ type openPort struct {
 	attach func() error
 	detach func() error
 	close  func() error
+	// serve adds UDP ports of the NIC's own address to those that are taken, instead of those added before; nil when the
+	// port takes everything anyway.
+	serve func(udp []uint16) error
 	// statistics reads the kernel's counters.
 	statistics func() (KernelStatistics, error)
 	// steering reads the steering program's counters; nil when there is none.

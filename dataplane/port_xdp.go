@@ -221,7 +221,7 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 	open := &openPort{
 		depth: depth, netdev: netdev{o.ifindex, n, o.steering.ProgramID(), e.longest},
 		mode: o.steering.Mode().String(), zeroCopy: o.sockets[0].ZeroCopy(),
-		attach: o.attach, detach: o.detach, close: o.close, statistics: o.statistics, steering: o.steering.Counters,
+		attach: func() error { return o.attach(e.serviceUDP()) }, serve: o.serve, detach: o.detach, close: o.close, statistics: o.statistics, steering: o.steering.Counters,
 	}
 	if err := o.steering.NativeError(); err != nil {
 		e.cfg.Logger.Warn("native XDP refused, generic is used", "interface", p.Interface, "err", err)
@@ -278,14 +278,23 @@ func (o *xdpOpen) holdAddress() error {
 }
 
 // attach says what is ours: from here on frames come.
-func (o *xdpOpen) attach() error {
+func (o *xdpOpen) attach(services []uint16) error {
 	if err := o.steering.SetAddress(o.cfg.MAC, o.cfg.IP); err != nil {
 		return err
 	}
 	if o.spec.WholePort {
 		return o.steering.SetWholePort(true)
 	}
-	return o.steering.SetPorts(append(xdp.Ports(switchml.PortBase, switchml.PortBase|^uint16(switchml.PortMask)), native.Port))
+	return o.serve(services)
+}
+
+// serve sets the UDP ports that are ours: the protocols' of aggregation, and those of services.
+func (o *xdpOpen) serve(services []uint16) error {
+	if o.spec.WholePort {
+		return nil
+	}
+	own := append(xdp.Ports(switchml.PortBase, switchml.PortBase|^uint16(switchml.PortMask)), native.Port)
+	return o.steering.SetPorts(append(own, services...))
 }
 
 func (o *xdpOpen) detach() error {

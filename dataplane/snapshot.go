@@ -20,7 +20,7 @@ type Counters struct {
 	Duplicates uint64 `json:"duplicates"`
 	// Answered is the number of ARP requests and ICMP echo requests that were answered.
 	Answered uint64 `json:"answered"`
-	// Passed is the number of frames that were reflected, forwarded or sunk.
+	// Passed is the number of frames that were reflected, forwarded, sunk or taken by a service.
 	Passed uint64 `json:"passed"`
 	// InFlight is the number of frames between two lanes or delayed by an impairment. Zero for a port.
 	InFlight uint64 `json:"in_flight"`
@@ -33,7 +33,7 @@ type Counters struct {
 	Resent  uint64 `json:"resent"`
 	Wrapped uint64 `json:"wrapped"`
 
-	// Replicas is the number of copies of results that were to be sent; ReplicaDrops those that were not, by reason.
+	// Replicas is the number of copies of results, and of frames made by services, that were to be sent; ReplicaDrops those that were not, by reason.
 	Replicas     uint64            `json:"replicas"`
 	ReplicaDrops map[string]uint64 `json:"replica_drops"`
 	// Transmitted is the number of frames posted to transmit rings. Completed is the number of chunks that came back:

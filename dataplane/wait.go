@@ -59,12 +59,23 @@ func (l *lane) sleep() {
 		l.lane[lAsleep] = 0
 		return
 	}
-	timeout := -1
+	wait := int64(never)
 	if l.held > 0 || l.unsentFrames() {
-		timeout = int(heldPoll / time.Millisecond)
+		wait = int64(heldPoll)
 	}
-	// Poll, not a raw system call: the runtime must know, or the collector would wait for this thread.
-	_, err := unix.Poll(l.poll, timeout)
+	if len(l.services) > 0 {
+		if due := l.nextTick(); due != never {
+			l.updateNow()
+			wait = min(wait, max(0, due-l.now))
+		}
+	}
+	var timeout *unix.Timespec
+	if wait != never {
+		l.timeout = unix.NsecToTimespec(wait)
+		timeout = &l.timeout
+	}
+	// Not a raw system call: the runtime must know, or the collector would wait for this thread.
+	_, err := unix.Ppoll(l.poll, timeout, nil)
 	l.sleeping.Store(false)
 	l.endSleep()
 	if err != nil && err != unix.EINTR {
