@@ -54,6 +54,9 @@ func (k Kind) String() string {
 	return "kind " + strconv.Itoa(int(k))
 }
 
+// hasValues reports whether a message of the kind carries values, which a codec may have compressed.
+func (k Kind) hasValues() bool { return k == Contribution || k == Supply || k == Result }
+
 // FromNetwork reports whether a message of the kind goes to a worker.
 func (k Kind) FromNetwork() bool { return k&8 != 0 }
 
@@ -87,7 +90,7 @@ const (
 	Float64
 	Float16
 	BFloat16
-	BFP16 // reserved: blocks, by codec bfp16
+	BFP16 // blocks of 16 elements with a shared exponent, as codec bfp16 has them
 
 	numTypes
 )
@@ -101,6 +104,19 @@ func (t Type) String() string {
 	}
 	return "type " + strconv.Itoa(int(t))
 }
+
+// Bytes is the length of a payload of n elements that no codec compressed. BFP16 has 17 bytes for every 16 elements that
+// are begun.
+func (t Type) Bytes(n int) int {
+	if t == BFP16 {
+		blocks := (n + 15) / 16
+		return 17 * blocks
+	}
+	return n * t.Size()
+}
+
+// MaxCodec is the highest codec there is. docs/codecs.md lists them by their numbers; 0 is none.
+const MaxCodec = 14
 
 // Size is the bytes of one element; 0 for BFP16, whose elements come in blocks, and for what is no type.
 func (t Type) Size() int {
@@ -122,7 +138,7 @@ type Header struct {
 	Kind       Kind
 	Flags      Flags
 	Type       Type
-	Codec      uint8  // 0: none; others are reserved
+	Codec      uint8  // how values of type Float32 are compressed; 0: not
 	Job        uint16 // the job's number at the NIC
 	Rank       uint16 // of the worker that sends, or that is spoken to; in a Result the contributions in it
 	Epoch      uint32 // one life of the job in the NIC's memory
@@ -164,7 +180,7 @@ const (
 	BadLength                  // "native-length": not as long as the header says
 	Reserved                   // "native-reserved": a bit that must be zero is set
 	BadType                    // "native-type": an element type without a meaning
-	UnknownFormat              // "native-codec": a codec, or a tag, which nobody here reads
+	UnknownFormat              // "native-codec": a codec without a meaning or where none belongs, or a tag, which nobody here reads
 
 	// NumFaults is the number of values, for counters indexed by Fault.
 	NumFaults = int(iota)
@@ -206,7 +222,10 @@ func Validate(b []byte) (View, Fault) {
 	if Type(b[2]) >= numTypes {
 		return nil, BadType
 	}
-	if b[3] != 0 || Flags(b[1])&FlagTagged != 0 {
+	if b[3] > MaxCodec || Flags(b[1])&FlagTagged != 0 {
+		return nil, UnknownFormat
+	}
+	if b[3] != 0 && (Type(b[2]) != Float32 || !Kind(b[0]&15).hasValues()) {
 		return nil, UnknownFormat
 	}
 	return View(b[:len(b):len(b)]), OK
@@ -220,6 +239,9 @@ func (v View) Flags() Flags { return Flags(v[1]) }
 
 // Type is the element type.
 func (v View) Type() Type { return Type(v[2]) }
+
+// Codec is how the values are compressed, 0 for not at all.
+func (v View) Codec() uint8 { return v[3] }
 
 // Job is the job's number.
 func (v View) Job() uint16 { return binary.BigEndian.Uint16(v[4:]) }

@@ -57,8 +57,11 @@ func (c Code) String() string {
 	return "unknown-code"
 }
 
-// NoticeLen is the length of a Notice's payload before the bitmap.
-const NoticeLen = 32
+// NoticeLen is the length of a Notice's payload before the bitmap; of a job with a codec it is longer by NoticeCodecLen.
+const (
+	NoticeLen      = 32
+	NoticeCodecLen = 8
+)
 
 // NoticeBody is the payload of a Notice: the state of the job and what a worker must know of it. The header has its
 // element type and its epoch.
@@ -75,7 +78,24 @@ type NoticeBody struct {
 	GroupPort uint16   // UDP destination port of those
 	Deadline  uint32   // milliseconds a round may wait before the job is aborted; 0: for ever
 	Nonce     uint32   // of the Report that is answered; 0 otherwise
-	Ranks     []byte   // bitmap of ranks, least significant bit first
+	Codec     uint8    // that contributions are compressed by; 0: none
+	Result    uint8    // that results are compressed by; 0: none
+	// The parameters of both codecs, 0 for those that have none: of top-k the elements of a message that are sent, of
+	// block formats block, exponent bits, mantissa bits and sign-magnitude, a byte each, as in their messages' header.
+	CodecParam, ResultParam uint32
+
+	Ranks []byte // bitmap of ranks, least significant bit first
+}
+
+// Len is the length of the payload.
+func (n *NoticeBody) Len() int { return n.head() + len(n.Ranks) }
+
+// head is the length of what precedes the bitmap.
+func (n *NoticeBody) head() int {
+	if n.Codec|n.Result != 0 {
+		return NoticeLen + NoticeCodecLen
+	}
+	return NoticeLen
 }
 
 type inetAddr = [4]byte
@@ -90,25 +110,39 @@ func (n *NoticeBody) Put(b []byte) int {
 	binary.BigEndian.PutUint32(b[12:], n.Life)
 	copy(b[16:20], n.Group[:])
 	binary.BigEndian.PutUint16(b[20:], n.GroupPort)
-	b[22], b[23] = 0, 0
+	b[22], b[23] = n.Codec, n.Result
 	binary.BigEndian.PutUint32(b[24:], n.Deadline)
 	binary.BigEndian.PutUint32(b[28:], n.Nonce)
-	return NoticeLen + copy(b[NoticeLen:], n.Ranks)
+	at := n.head()
+	if at > NoticeLen {
+		binary.BigEndian.PutUint32(b[32:], n.CodecParam)
+		binary.BigEndian.PutUint32(b[36:], n.ResultParam)
+	}
+	return at + copy(b[at:], n.Ranks)
 }
 
 // ParseNotice reads a Notice's payload. Ranks aliases it. ok is false when it is too short or too long.
 func ParseNotice(payload []byte) (n NoticeBody, ok bool) {
-	if len(payload) < NoticeLen || len(payload) > NoticeLen+MaxWorkers/8 {
+	if len(payload) < NoticeLen {
 		return n, false
 	}
 	b := payload
-	return NoticeBody{
+	n = NoticeBody{
 		Code: Code(b[0]), Op: b[1], Order: b[2], Policy: b[3],
 		Workers: binary.BigEndian.Uint16(b[4:]), Elements: binary.BigEndian.Uint16(b[6:]),
 		Slots: binary.BigEndian.Uint32(b[8:]), Life: binary.BigEndian.Uint32(b[12:]),
 		Group: inetAddr(b[16:20]), GroupPort: binary.BigEndian.Uint16(b[20:]),
-		Deadline: binary.BigEndian.Uint32(b[24:]), Nonce: binary.BigEndian.Uint32(b[28:]), Ranks: b[NoticeLen:],
-	}, true
+		Deadline: binary.BigEndian.Uint32(b[24:]), Nonce: binary.BigEndian.Uint32(b[28:]), Codec: b[22], Result: b[23],
+	}
+	at := n.head()
+	if len(b) < at || len(b) > at+MaxWorkers/8 {
+		return NoticeBody{}, false
+	}
+	if at > NoticeLen {
+		n.CodecParam, n.ResultParam = binary.BigEndian.Uint32(b[32:]), binary.BigEndian.Uint32(b[36:])
+	}
+	n.Ranks = b[at:]
+	return n, true
 }
 
 // LeaveLen is the length of a Leave's payload: the nonce of the worker.
