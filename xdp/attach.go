@@ -117,6 +117,7 @@ func loadSteering(multi bool) (*Steering, error) {
 		ports:    coll.Maps[bpf.SteerMapPorts],
 		sockets:  coll.Maps[bpf.SteerMapSockets],
 		verdicts: coll.Maps[bpf.SteerMapVerdicts],
+		budgets:  newBudgets(coll),
 	}, nil
 }
 

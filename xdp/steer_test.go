@@ -188,7 +188,7 @@ func udp() []byte { return udpFrame(0xbee0, 64) }
 
 // steeringWithSocket loads the program, without an interface, and puts a socket on
 // queue 0: that is where test runs arrive.
-func steeringWithSocket(t *testing.T, multi bool) *Steering {
+func steeringWithSocket(t testing.TB, multi bool) *Steering {
 	t.Helper()
 	netlabtest.NeedRoot(t)
 	st, err := loadSteering(multi)
@@ -231,8 +231,11 @@ func TestVerdicts(t *testing.T) {
 				action, v := judge(t, st, frame)
 				seen[v] = true
 				wantAction := uint32(xdpPass)
-				if want.Taken() {
+				switch {
+				case want.Taken():
 					wantAction = xdpRedirect
+				case want == OverBudget:
+					wantAction = xdpDrop
 				}
 				if v != want || action != wantAction {
 					t.Errorf("%s: %v, action %d; want %v, %d", name, v, action, want, wantAction)
@@ -265,6 +268,14 @@ func TestVerdicts(t *testing.T) {
 			}
 			for _, f := range [][]byte{udp(), ipv6Frame(), tag(0x81000102)(udp()), options(udp()), arpFrame(), udp()[:14]} {
 				check("whole port", f, TakenAll)
+			}
+			if err := st.SetBudgets(&Budgets{Stray: Budget{Rate: slow, Burst: 1}}); err != nil {
+				t.Fatal(err)
+			}
+			check("whole port, within the budget", ipv6Frame(), TakenAll)
+			check("whole port, over the budget", ipv6Frame(), OverBudget)
+			if err := st.SetBudgets(nil); err != nil {
+				t.Fatal(err)
 			}
 			if err := st.Unbind(0); err != nil {
 				t.Fatal(err)

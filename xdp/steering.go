@@ -15,6 +15,7 @@ import (
 const (
 	flagWholePort  = 1
 	flagHasAddress = 2
+	flagHasBudgets = 4
 )
 
 // MaxQueues is how many receive queues of a netdev can have a socket.
@@ -42,6 +43,9 @@ type Steering struct {
 	words    [1024]uint64 // what the ports map holds
 	closed   bool
 	last     Counters // as read by Close
+
+	budgets   budgets
+	lastSpent []Spent // as read by Close
 }
 
 // ErrClosed is what a closed Steering returns.
@@ -212,6 +216,9 @@ func (st *Steering) Close() error {
 		errs = append(errs, err)
 	}
 	st.last = last
+	if st.lastSpent, err = st.budgets.read(); err != nil {
+		errs = append(errs, err)
+	}
 	st.coll.Close()
 	return errors.Join(errs...)
 }

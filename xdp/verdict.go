@@ -21,6 +21,7 @@ const (
 	PassShort                    // headers cut off or malformed
 	PassIPv6                     // IPv6
 	PassEtherType                // any other ethertype
+	OverBudget                   // to be taken, but it came faster than the budget of its sender allows: dropped
 
 	// NumVerdicts is how many verdicts there are.
 	NumVerdicts = iota
@@ -29,6 +30,7 @@ const (
 var verdictNames = [NumVerdicts]string{
 	"taken-udp", "taken-arp", "taken-echo", "taken-all", "unbound", "pass-other", "pass-port",
 	"pass-protocol", "pass-tagged", "pass-options", "pass-fragment", "pass-short", "pass-ipv6", "pass-ethertype",
+	"over-budget",
 }
 
 // String is the verdict's name in counters, as "pass-tagged".
@@ -39,8 +41,11 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("verdict-%d", uint8(v))
 }
 
-// Taken tells whether the frame went to a socket; all others went to the kernel.
+// Taken tells whether the frame went to a socket.
 func (v Verdict) Taken() bool { return v <= TakenAll }
+
+// Passed tells whether the frame went to the kernel.
+func (v Verdict) Passed() bool { return v > TakenAll && v != OverBudget }
 
 // Counters counts frames by verdict, summed over the CPUs, since Attach. Each frame
 // that the program saw is in exactly one.
@@ -56,7 +61,9 @@ func (c *Counters) Taken() uint64 {
 func (c *Counters) Passed() uint64 {
 	var n uint64
 	for v := Unbound; v < NumVerdicts; v++ {
-		n += c[v]
+		if v.Passed() {
+			n += c[v]
+		}
 	}
 	return n
 }

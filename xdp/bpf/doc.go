@@ -6,4 +6,4 @@
 // asks for a GPL-compatible program. Package xdp attaches it and explains its verdicts.
 package bpf
 
-//go:generate go tool -modfile=../../tools/go.mod bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel,bpfeb -cflags "-O2 -Wall -Werror -nostdinc" -type address -go-package bpf Steer steer.c
+//go:generate go tool -modfile=../../tools/go.mod bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel,bpfeb -cflags "-O2 -mcpu=v3 -Wall -Werror -nostdinc" -type address -type bucket -type source -type spent -go-package bpf Steer steer.c

@@ -22,11 +22,14 @@ struct xdp_md {
 	__u32 egress_ifindex;
 };
 
+#define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
 #define BPF_MAP_TYPE_XSKMAP 17
+#define BPF_F_NO_PREALLOC 1
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)51;
 
 #define SEC(name) __attribute__((section(name), used))

@@ -29,12 +29,14 @@ enum verdict {
 	PASS_SHORT,	/* headers cut off, or not to be trusted */
 	PASS_IPV6,
 	PASS_ETHERTYPE,	/* neither IPv4, ARP, IPv6 nor a tag */
+	OVER_BUDGET,	/* to be taken, but its bucket is empty: dropped */
 	VERDICTS
 };
 
 /* address.flags */
 #define WHOLE_PORT 1	/* every frame of the netdev is ours */
 #define HAS_ADDRESS 2	/* mac and ip are set */
+#define HAS_BUDGETS 4	/* what is taken is charged to a bucket */
 
 struct address {
 	__u8 mac[6];
@@ -72,6 +74,58 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } verdicts SEC(".maps");
+
+/*
+ * Packet budgets. What is to be taken is charged to the bucket of its source MAC, or
+ * to bucket 0 when nobody has said whose MAC it is: by nothing else in the frame, since
+ * the MACs that come in by a port are what the switch behind it can vouch for. This
+ * program is on one netdev, so the port is part of the key already.
+ */
+#define BUCKETS 1024
+#define SOURCES 65536
+
+struct source {
+	__u8 mac[6];
+	__u16 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC); /* changed from user space alone */
+	__uint(max_entries, SOURCES);
+	__type(key, struct source);
+	__type(value, __u32);
+} sources SEC(".maps");
+
+/*
+ * A bucket of tokens, kept as the time at which it will be full again: a frame costs so
+ * many nanoseconds, and is over the budget when the bucket would be full later than
+ * depth from now. One word, so that CPUs can share it without a lock.
+ */
+struct bucket {
+	__u64 full;	/* ns of bpf_ktime_get_ns */
+	__u64 cost;	/* ns of one frame; 0: no bound */
+	__u64 depth;	/* ns of a burst */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BUCKETS);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} buckets SEC(".maps");
+
+struct spent {
+	__u64 taken;
+	__u64 dropped;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, BUCKETS);
+	__type(key, __u32);
+	__type(value, struct spent);
+} spents SEC(".maps");
 
 struct ethernet {
 	__u8 dst[6];
@@ -247,6 +301,61 @@ static __always_inline enum verdict judge(struct xdp_md *ctx,
 	return PASS_ETHERTYPE;
 }
 
+/* within charges one frame to a bucket; 0: there is nothing left to charge it to. */
+static __always_inline int within(struct bucket *b)
+{
+	__u64 now, full, from;
+
+	if (!b->cost)
+		return 1;
+	now = bpf_ktime_get_ns();
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		full = *(volatile __u64 *)&b->full;
+		from = full > now ? full : now;
+		if (from - now + b->cost > b->depth)
+			return 0;
+		if (__sync_val_compare_and_swap(&b->full, full, from + b->cost) == full)
+			return 1;
+	}
+	/* Other CPUs were quicker each time. It is charged all the same: the bucket is over by a frame a CPU at most. */
+	__sync_fetch_and_add(&b->full, b->cost);
+	return 1;
+}
+
+/*
+ * spend finds the bucket of a frame and charges it. Not inlined: without budgets the way
+ * of a frame stays as short as it was.
+ */
+static __attribute__((noinline)) int spend(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	const struct ethernet *eth = data;
+	struct source key = {};
+	__u32 index = 0, *known;
+	struct bucket *b;
+	struct spent *s;
+	int ok;
+
+	if (data + sizeof(*eth) > end)
+		return 1;
+	__builtin_memcpy(key.mac, eth->src, sizeof(key.mac));
+	known = bpf_map_lookup_elem(&sources, &key);
+	if (known)
+		index = *known;
+	b = bpf_map_lookup_elem(&buckets, &index);
+	s = bpf_map_lookup_elem(&spents, &index);
+	if (!b || !s)
+		return 1;
+	ok = within(b);
+	if (ok)
+		s->taken++;
+	else
+		s->dropped++;
+	return ok;
+}
+
 static __always_inline int steer_frame(struct xdp_md *ctx)
 {
 	__u32 zero = 0, v;
@@ -260,8 +369,12 @@ static __always_inline int steer_frame(struct xdp_md *ctx)
 	if (v <= TAKEN_ALL) {
 		/* Without a socket on this queue the frame is the kernel's. */
 		action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
-		if (action != XDP_REDIRECT)
+		if (action != XDP_REDIRECT) {
 			v = UNBOUND;
+		} else if ((cfg->flags & HAS_BUDGETS) && !spend(ctx)) {
+			v = OVER_BUDGET;
+			action = XDP_DROP;
+		}
 	}
 	count = bpf_map_lookup_elem(&verdicts, &v);
 	if (count)

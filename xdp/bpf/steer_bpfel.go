@@ -21,13 +21,35 @@ type SteerAddress struct {
 	Reserved uint32
 }
 
+type SteerBucket struct {
+	_     structs.HostLayout
+	Full  uint64
+	Cost  uint64
+	Depth uint64
+}
+
+type SteerSource struct {
+	_    structs.HostLayout
+	Mac  [6]uint8
+	Zero uint16
+}
+
+type SteerSpent struct {
+	_       structs.HostLayout
+	Taken   uint64
+	Dropped uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	SteerMapBuckets     = "buckets"
 	SteerMapConfig      = "config"
 	SteerMapPorts       = "ports"
 	SteerMapSockets     = "sockets"
+	SteerMapSources     = "sources"
+	SteerMapSpents      = "spents"
 	SteerMapVerdicts    = "verdicts"
 	SteerProgSteer      = "steer"
 	SteerProgSteerFrags = "steer_frags"
@@ -83,9 +105,12 @@ type SteerProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SteerMapSpecs struct {
+	Buckets  *ebpf.MapSpec `ebpf:"buckets"`
 	Config   *ebpf.MapSpec `ebpf:"config"`
 	Ports    *ebpf.MapSpec `ebpf:"ports"`
 	Sockets  *ebpf.MapSpec `ebpf:"sockets"`
+	Sources  *ebpf.MapSpec `ebpf:"sources"`
+	Spents   *ebpf.MapSpec `ebpf:"spents"`
 	Verdicts *ebpf.MapSpec `ebpf:"verdicts"`
 }
 
@@ -115,17 +140,23 @@ func (o *SteerObjects) Close() error {
 //
 // It can be passed to LoadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SteerMaps struct {
+	Buckets  *ebpf.Map `ebpf:"buckets"`
 	Config   *ebpf.Map `ebpf:"config"`
 	Ports    *ebpf.Map `ebpf:"ports"`
 	Sockets  *ebpf.Map `ebpf:"sockets"`
+	Sources  *ebpf.Map `ebpf:"sources"`
+	Spents   *ebpf.Map `ebpf:"spents"`
 	Verdicts *ebpf.Map `ebpf:"verdicts"`
 }
 
 func (m *SteerMaps) Close() error {
 	return _SteerClose(
+		m.Buckets,
 		m.Config,
 		m.Ports,
 		m.Sockets,
+		m.Sources,
+		m.Spents,
 		m.Verdicts,
 	)
 }
