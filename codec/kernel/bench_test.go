@@ -11,6 +11,7 @@ func BenchmarkKernels(b *testing.B) {
 		x[i] = float32(r.norm())
 	}
 	u, q := make([]uint32, n), make([]int32, n)
+	z := make([]byte, n/BFPBlock)
 	p := Philox{Key: [2]uint32{1, 2}}
 	k := NewTable([16]uint8{0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30}, 2.15)
 	for _, c := range []struct {
@@ -31,6 +32,8 @@ func BenchmarkKernels(b *testing.B) {
 		{"flip signs", func() { FlipSigns(x, &p) }},
 		{"quantise", func() { QuantiseInt32(q, x, 1e6, 1e8) }},
 		{"dequantise", func() { DequantiseInt32(x, q, 1e-6) }},
+		{"bfp16 decode", func() { DecodeBlocks(BFP16, x, y[:n], z) }},
+		{"bfp16 decode and add", func() { AddBlocks(BFP16, x, y[:n], z) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.SetBytes(4 * n)

@@ -1,5 +1,7 @@
 package kernel
 
+import "math"
+
 // Format names an element format with a shared scale a block.
 type Format uint8
 
@@ -85,6 +87,46 @@ func DecodeBlocks(f Format, dst []float32, body, scales []byte) {
 		dst, body, scales = dst[done*f.Block():], body[done*f.Width():], scales[done:]
 	}
 	decodeGo(f, dst, body, scales)
+}
+
+// AddBlocks adds what [DecodeBlocks] would write to sum, in one pass. A sum is
+// that of IEEE 754, rounded to nearest even; of two NaNs that of sum stays, and
+// infinities of opposite signs give the NaN 0xffc00000.
+func AddBlocks(f Format, sum []float32, body, scales []byte) {
+	f.check(body, scales, sum)
+	if level != 0 {
+		done := addFast(f, sum, body, scales)
+		sum, body, scales = sum[done*f.Block():], body[done*f.Width():], scales[done:]
+	}
+	addGo(f, sum, body, scales)
+}
+
+// addGo is the twin.
+func addGo(f Format, sum []float32, body, scales []byte) {
+	block, width := f.Block(), f.Width()
+	var x [MXBlock]float32
+	for len(scales) > 0 {
+		decodeGo(f, x[:block], body[:width], scales[:1])
+		for i, v := range x[:block] {
+			sum[i] = addFloats(sum[i], v)
+		}
+		sum, body, scales = sum[block:], body[width:], scales[1:]
+	}
+}
+
+// addFloats is one addition, with the NaNs of the vector instruction.
+func addFloats(a, b float32) float32 {
+	const quiet = 1 << 22
+	s := a + b
+	switch {
+	case s == s:
+		return s
+	case a != a:
+		return math.Float32frombits(math.Float32bits(a) | quiet)
+	case b != b:
+		return math.Float32frombits(math.Float32bits(b) | quiet)
+	}
+	return math.Float32frombits(0xffc00000)
 }
 
 func encodeGo(f Format, body, scales []byte, src []float32) {

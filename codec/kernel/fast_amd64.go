@@ -81,6 +81,40 @@ func decodeFast(f Format, dst []float32, body, scales []byte) int {
 	return 0
 }
 
+func addFast(f Format, dst []float32, body, scales []byte) int {
+	if level == cpu.AVX512 {
+		switch f {
+		case BFP16:
+			return bfp16AddAVX512(dst, body, scales)
+		case Intel:
+			return intelAddAVX512(dst, body, scales)
+		case E4M3:
+			return e4m3AddAVX512(dst, body, scales)
+		case E5M2:
+			return e5m2AddAVX512(dst, body, scales)
+		case E2M1:
+			return e2m1AddAVX512(dst, body, scales)
+		case MXInt8:
+			return mxint8AddAVX512(dst, body, scales)
+		}
+	}
+	switch f {
+	case BFP16:
+		return bfp16AddAVX2(dst, body, scales)
+	case Intel:
+		return intelAddAVX2(dst, body, scales)
+	case E4M3:
+		return e4m3AddAVX2(dst, body, scales)
+	case E5M2:
+		return e5m2AddAVX2(dst, body, scales)
+	case E2M1:
+		return e2m1AddAVX2(dst, body, scales)
+	case MXInt8:
+		return mxint8AddAVX2(dst, body, scales)
+	}
+	return 0
+}
+
 func encodeFP16Fast(dst []byte, src []float32) int {
 	if level == cpu.AVX512 {
 		return fp16EncodeAVX512(dst, src)

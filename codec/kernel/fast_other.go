@@ -7,6 +7,7 @@ package kernel
 
 func encodeFast(Format, []byte, []byte, []float32) int { return 0 }
 func decodeFast(Format, []float32, []byte, []byte) int { return 0 }
+func addFast(Format, []float32, []byte, []byte) int    { return 0 }
 func encodeFP16Fast([]byte, []float32) int             { return 0 }
 func decodeFP16Fast([]float32, []byte) int             { return 0 }
 func encodeBF16Fast([]byte, []float32) int             { return 0 }

@@ -44,6 +44,15 @@ func FuzzBlockKernels(f *testing.F) {
 			if err := sameFloats(y, wy); err != nil {
 				t.Fatalf("%v: format %d: %v", level, fm, err)
 			}
+			want := make([]float32, len(x))
+			for i, v := range x {
+				want[i] = addFloats(v, wy[i])
+			}
+			copy(y, x)
+			AddBlocks(fm, y, mb, ms)
+			if err := sameFloats(y, want); err != nil {
+				t.Fatalf("%v: format %d: add: %v", level, fm, err)
+			}
 		}
 	})
 }

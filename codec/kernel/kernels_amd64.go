@@ -11,10 +11,16 @@ func bfp16EncodeAVX2(body []byte, scales []byte, src []float32) int
 func bfp16DecodeAVX2(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
+func bfp16AddAVX2(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
 func intelEncodeAVX2(body []byte, scales []byte, src []float32) int
 
 //go:noescape
 func intelDecodeAVX2(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
+func intelAddAVX2(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
 func e4m3EncodeAVX2(body []byte, scales []byte, src []float32) int
@@ -23,10 +29,16 @@ func e4m3EncodeAVX2(body []byte, scales []byte, src []float32) int
 func e4m3DecodeAVX2(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
+func e4m3AddAVX2(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
 func e5m2EncodeAVX2(body []byte, scales []byte, src []float32) int
 
 //go:noescape
 func e5m2DecodeAVX2(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
+func e5m2AddAVX2(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
 func e2m1EncodeAVX2(body []byte, scales []byte, src []float32) int
@@ -35,10 +47,16 @@ func e2m1EncodeAVX2(body []byte, scales []byte, src []float32) int
 func e2m1DecodeAVX2(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
+func e2m1AddAVX2(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
 func mxint8EncodeAVX2(body []byte, scales []byte, src []float32) int
 
 //go:noescape
 func mxint8DecodeAVX2(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
+func mxint8AddAVX2(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
 func fp16EncodeAVX2(dst []byte, src []float32) int
@@ -77,10 +95,16 @@ func bfp16EncodeAVX512(body []byte, scales []byte, src []float32) int
 func bfp16DecodeAVX512(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
+func bfp16AddAVX512(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
 func intelEncodeAVX512(body []byte, scales []byte, src []float32) int
 
 //go:noescape
 func intelDecodeAVX512(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
+func intelAddAVX512(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
 func e4m3EncodeAVX512(body []byte, scales []byte, src []float32) int
@@ -89,10 +113,16 @@ func e4m3EncodeAVX512(body []byte, scales []byte, src []float32) int
 func e4m3DecodeAVX512(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
+func e4m3AddAVX512(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
 func e5m2EncodeAVX512(body []byte, scales []byte, src []float32) int
 
 //go:noescape
 func e5m2DecodeAVX512(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
+func e5m2AddAVX512(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
 func e2m1EncodeAVX512(body []byte, scales []byte, src []float32) int
@@ -101,10 +131,16 @@ func e2m1EncodeAVX512(body []byte, scales []byte, src []float32) int
 func e2m1DecodeAVX512(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
+func e2m1AddAVX512(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
 func mxint8EncodeAVX512(body []byte, scales []byte, src []float32) int
 
 //go:noescape
 func mxint8DecodeAVX512(dst []float32, body []byte, scales []byte) int
+
+//go:noescape
+func mxint8AddAVX512(dst []float32, body []byte, scales []byte) int
 
 //go:noescape
 func fp16EncodeAVX512(dst []byte, src []float32) int

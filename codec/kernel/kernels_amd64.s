@@ -825,6 +825,59 @@ end:
 	MOVQ SI, ret+72(FP)
 	RET
 
+// func bfp16AddAVX2(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, AVX2
+TEXT ·bfp16AddAVX2(SB), NOSPLIT, $0-80
+	MOVQ dst_base+0(FP), AX
+	MOVQ body_base+24(FP), CX
+	MOVQ scales_base+48(FP), DX
+	MOVQ scales_len+56(FP), BX
+	XORQ SI, SI
+	LEAQ stepTable<>+0(SB), DI
+
+unit:
+	CMPQ         BX, $0x02
+	JLT          end
+	MOVBQZX      (DX), R8
+	VBROADCASTSS (DI)(R8*4), Y0
+	VPMOVSXBD    (CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      (AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBD    8(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      32(AX), Y0
+	VADDPS       Y1, Y0, Y1
+	VMOVUPS      Y1, 32(AX)
+	MOVBQZX      1(DX), R8
+	VBROADCASTSS (DI)(R8*4), Y0
+	VPMOVSXBD    16(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      64(AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVSXBD    24(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      96(AX), Y0
+	VADDPS       Y1, Y0, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x02, DX
+	ADDQ         $0x02, SI
+	SUBQ         $0x02, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
+
 // func intelEncodeAVX2(body []byte, scales []byte, src []float32) int
 // Requires: AVX, AVX2
 TEXT ·intelEncodeAVX2(SB), NOSPLIT, $32-80
@@ -1084,6 +1137,86 @@ DATA all80000000<>+20(SB)/4, $0x80000000
 DATA all80000000<>+24(SB)/4, $0x80000000
 DATA all80000000<>+28(SB)/4, $0x80000000
 GLOBL all80000000<>(SB), RODATA|NOPTR, $32
+
+// func intelAddAVX2(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, AVX2
+TEXT ·intelAddAVX2(SB), NOSPLIT, $0-80
+	MOVQ dst_base+0(FP), AX
+	MOVQ body_base+24(FP), CX
+	MOVQ scales_base+48(FP), DX
+	MOVQ scales_len+56(FP), BX
+	XORQ SI, SI
+
+unit:
+	CMPQ         BX, $0x02
+	JLT          end
+	MOVBQZX      (DX), DI
+	SUBQ         $0x7f, DI
+	SUBQ         $0x06, DI
+	SHLQ         $0x17, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y0
+	VPMOVSXBD    (CX), Y1
+	VPAND        all80000000<>+0(SB), Y1, Y2
+	VPABSD       Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VPMAXSD      all37000000<>+0(SB), Y1, Y1
+	VPADDD       Y0, Y1, Y1
+	VPAND        all7fffffff<>+0(SB), Y1, Y1
+	VPOR         Y1, Y2, Y1
+	VMOVUPS      (AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBD    8(CX), Y1
+	VPAND        all80000000<>+0(SB), Y1, Y2
+	VPABSD       Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VPMAXSD      all37000000<>+0(SB), Y1, Y1
+	VPADDD       Y0, Y1, Y1
+	VPAND        all7fffffff<>+0(SB), Y1, Y1
+	VPOR         Y1, Y2, Y1
+	VMOVUPS      32(AX), Y0
+	VADDPS       Y1, Y0, Y1
+	VMOVUPS      Y1, 32(AX)
+	MOVBQZX      1(DX), DI
+	SUBQ         $0x7f, DI
+	SUBQ         $0x06, DI
+	SHLQ         $0x17, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y0
+	VPMOVSXBD    16(CX), Y1
+	VPAND        all80000000<>+0(SB), Y1, Y2
+	VPABSD       Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VPMAXSD      all37000000<>+0(SB), Y1, Y1
+	VPADDD       Y0, Y1, Y1
+	VPAND        all7fffffff<>+0(SB), Y1, Y1
+	VPOR         Y1, Y2, Y1
+	VMOVUPS      64(AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVSXBD    24(CX), Y1
+	VPAND        all80000000<>+0(SB), Y1, Y2
+	VPABSD       Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VPMAXSD      all37000000<>+0(SB), Y1, Y1
+	VPADDD       Y0, Y1, Y1
+	VPAND        all7fffffff<>+0(SB), Y1, Y1
+	VPOR         Y1, Y2, Y1
+	VMOVUPS      96(AX), Y0
+	VADDPS       Y1, Y0, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x02, DX
+	ADDQ         $0x02, SI
+	SUBQ         $0x02, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
 
 // func e4m3EncodeAVX2(body []byte, scales []byte, src []float32) int
 // Requires: AVX, AVX2
@@ -1503,6 +1636,93 @@ DATA all3f803f80<>+24(SB)/4, $0x3f803f80
 DATA all3f803f80<>+28(SB)/4, $0x3f803f80
 GLOBL all3f803f80<>(SB), RODATA|NOPTR, $32
 
+// func e4m3AddAVX2(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, AVX2, F16C
+TEXT ·e4m3AddAVX2(SB), NOSPLIT, $0-80
+	MOVQ dst_base+0(FP), AX
+	MOVQ body_base+24(FP), CX
+	MOVQ scales_base+48(FP), DX
+	MOVQ scales_len+56(FP), BX
+	XORQ SI, SI
+	LEAQ scaleTable<>+0(SB), DI
+
+unit:
+	CMPQ         BX, $0x01
+	JLT          end
+	MOVBQZX      (DX), R8
+	VBROADCASTSS (DI)(R8*4), Y0
+	VPMOVZXBW    (CX), X1
+	VPSLLW       $0x08, X1, X2
+	VPAND        all80008000<>+0(SB), X2, X2
+	VPSLLW       $0x07, X1, X1
+	VPAND        all3f803f80<>+0(SB), X1, X1
+	VPOR         X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VPAND        all7fffffff<>+0(SB), Y1, Y2
+	VCMPPS       $0x00, all3ff00000<>+0(SB), Y2, Y2
+	VMULPS       all43800000<>+0(SB), Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VBLENDVPS    Y2, all7fc00000<>+0(SB), Y1, Y1
+	VMOVUPS      (AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVZXBW    8(CX), X1
+	VPSLLW       $0x08, X1, X2
+	VPAND        all80008000<>+0(SB), X2, X2
+	VPSLLW       $0x07, X1, X1
+	VPAND        all3f803f80<>+0(SB), X1, X1
+	VPOR         X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VPAND        all7fffffff<>+0(SB), Y1, Y2
+	VCMPPS       $0x00, all3ff00000<>+0(SB), Y2, Y2
+	VMULPS       all43800000<>+0(SB), Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VBLENDVPS    Y2, all7fc00000<>+0(SB), Y1, Y1
+	VMOVUPS      32(AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVZXBW    16(CX), X1
+	VPSLLW       $0x08, X1, X2
+	VPAND        all80008000<>+0(SB), X2, X2
+	VPSLLW       $0x07, X1, X1
+	VPAND        all3f803f80<>+0(SB), X1, X1
+	VPOR         X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VPAND        all7fffffff<>+0(SB), Y1, Y2
+	VCMPPS       $0x00, all3ff00000<>+0(SB), Y2, Y2
+	VMULPS       all43800000<>+0(SB), Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VBLENDVPS    Y2, all7fc00000<>+0(SB), Y1, Y1
+	VMOVUPS      64(AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVZXBW    24(CX), X1
+	VPSLLW       $0x08, X1, X2
+	VPAND        all80008000<>+0(SB), X2, X2
+	VPSLLW       $0x07, X1, X1
+	VPAND        all3f803f80<>+0(SB), X1, X1
+	VPOR         X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VPAND        all7fffffff<>+0(SB), Y1, Y2
+	VCMPPS       $0x00, all3ff00000<>+0(SB), Y2, Y2
+	VMULPS       all43800000<>+0(SB), Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VBLENDVPS    Y2, all7fc00000<>+0(SB), Y1, Y1
+	VMOVUPS      96(AX), Y0
+	VADDPS       Y1, Y0, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x01, DX
+	ADDQ         $0x01, SI
+	SUBQ         $0x01, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
+
 // func e5m2EncodeAVX2(body []byte, scales []byte, src []float32) int
 // Requires: AVX, AVX2
 TEXT ·e5m2EncodeAVX2(SB), NOSPLIT, $32-80
@@ -1794,6 +2014,69 @@ unit:
 	VCMPPS       $0x03, Y1, Y1, Y2
 	VMULPS       Y0, Y1, Y1
 	VBLENDVPS    Y2, all7fc00000<>+0(SB), Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x01, DX
+	ADDQ         $0x01, SI
+	SUBQ         $0x01, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
+
+// func e5m2AddAVX2(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, F16C
+TEXT ·e5m2AddAVX2(SB), NOSPLIT, $0-80
+	MOVQ dst_base+0(FP), AX
+	MOVQ body_base+24(FP), CX
+	MOVQ scales_base+48(FP), DX
+	MOVQ scales_len+56(FP), BX
+	XORQ SI, SI
+	LEAQ scaleTable<>+0(SB), DI
+
+unit:
+	CMPQ         BX, $0x01
+	JLT          end
+	MOVBQZX      (DX), R8
+	VBROADCASTSS (DI)(R8*4), Y0
+	VPMOVZXBW    (CX), X1
+	VPSLLW       $0x08, X1, X1
+	VCVTPH2PS    X1, Y1
+	VCMPPS       $0x03, Y1, Y1, Y2
+	VMULPS       Y0, Y1, Y1
+	VBLENDVPS    Y2, all7fc00000<>+0(SB), Y1, Y1
+	VMOVUPS      (AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVZXBW    8(CX), X1
+	VPSLLW       $0x08, X1, X1
+	VCVTPH2PS    X1, Y1
+	VCMPPS       $0x03, Y1, Y1, Y2
+	VMULPS       Y0, Y1, Y1
+	VBLENDVPS    Y2, all7fc00000<>+0(SB), Y1, Y1
+	VMOVUPS      32(AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVZXBW    16(CX), X1
+	VPSLLW       $0x08, X1, X1
+	VCVTPH2PS    X1, Y1
+	VCMPPS       $0x03, Y1, Y1, Y2
+	VMULPS       Y0, Y1, Y1
+	VBLENDVPS    Y2, all7fc00000<>+0(SB), Y1, Y1
+	VMOVUPS      64(AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVZXBW    24(CX), X1
+	VPSLLW       $0x08, X1, X1
+	VCVTPH2PS    X1, Y1
+	VCMPPS       $0x03, Y1, Y1, Y2
+	VMULPS       Y0, Y1, Y1
+	VBLENDVPS    Y2, all7fc00000<>+0(SB), Y1, Y1
+	VMOVUPS      96(AX), Y0
+	VADDPS       Y1, Y0, Y1
 	VMOVUPS      Y1, 96(AX)
 	ADDQ         $0x00000080, AX
 	ADDQ         $0x20, CX
@@ -2110,6 +2393,75 @@ end:
 	MOVQ SI, ret+72(FP)
 	RET
 
+// func e2m1AddAVX2(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, AVX2, F16C
+TEXT ·e2m1AddAVX2(SB), NOSPLIT, $0-80
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         body_base+24(FP), CX
+	MOVQ         scales_base+48(FP), DX
+	MOVQ         scales_len+56(FP), BX
+	XORQ         SI, SI
+	LEAQ         scaleTable<>+0(SB), DI
+	MOVL         $0x0f0f0f0f, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, X0
+	VMOVDQU      nibbleHalf<>+0(SB), X1
+
+unit:
+	CMPQ         BX, $0x01
+	JLT          end
+	VMOVDQU      (CX), X2
+	VPSRLW       $0x04, X2, X3
+	VPAND        X2, X0, X2
+	VPAND        X3, X0, X3
+	VPUNPCKLBW   X3, X2, X4
+	VPUNPCKHBW   X3, X2, X2
+	VPSHUFB      X4, X1, X4
+	VPSHUFB      X2, X1, X2
+	MOVBQZX      (DX), R8
+	VBROADCASTSS (DI)(R8*4), Y3
+	VPMOVZXBW    X4, X5
+	VPSLLW       $0x08, X5, X5
+	VCVTPH2PS    X5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMOVUPS      (AX), Y6
+	VADDPS       Y5, Y6, Y5
+	VMOVUPS      Y5, (AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVZXBW    X4, X4
+	VPSLLW       $0x08, X4, X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      32(AX), Y5
+	VADDPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 32(AX)
+	VPMOVZXBW    X2, X4
+	VPSLLW       $0x08, X4, X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      64(AX), Y5
+	VADDPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 64(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBW    X2, X2
+	VPSLLW       $0x08, X2, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      96(AX), Y3
+	VADDPS       Y2, Y3, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x10, CX
+	ADDQ         $0x01, DX
+	ADDQ         $0x01, SI
+	SUBQ         $0x01, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
+
 // func mxint8EncodeAVX2(body []byte, scales []byte, src []float32) int
 // Requires: AVX, AVX2
 TEXT ·mxint8EncodeAVX2(SB), NOSPLIT, $32-80
@@ -2306,6 +2658,57 @@ unit:
 	VPMOVSXBD    24(CX), Y1
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x01, DX
+	ADDQ         $0x01, SI
+	SUBQ         $0x01, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
+
+// func mxint8AddAVX2(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, AVX2
+TEXT ·mxint8AddAVX2(SB), NOSPLIT, $0-80
+	MOVQ dst_base+0(FP), AX
+	MOVQ body_base+24(FP), CX
+	MOVQ scales_base+48(FP), DX
+	MOVQ scales_len+56(FP), BX
+	XORQ SI, SI
+	LEAQ stepTable<>+0(SB), DI
+
+unit:
+	CMPQ         BX, $0x01
+	JLT          end
+	MOVBQZX      (DX), R8
+	VBROADCASTSS (DI)(R8*4), Y0
+	VPMOVSXBD    (CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      (AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBD    8(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      32(AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVSXBD    16(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      64(AX), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVSXBD    24(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      96(AX), Y0
+	VADDPS       Y1, Y0, Y1
 	VMOVUPS      Y1, 96(AX)
 	ADDQ         $0x00000080, AX
 	ADDQ         $0x20, CX
@@ -3954,6 +4357,47 @@ end:
 	MOVQ SI, ret+72(FP)
 	RET
 
+// func bfp16AddAVX512(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, AVX512F
+TEXT ·bfp16AddAVX512(SB), NOSPLIT, $0-80
+	MOVQ dst_base+0(FP), AX
+	MOVQ body_base+24(FP), CX
+	MOVQ scales_base+48(FP), DX
+	MOVQ scales_len+56(FP), BX
+	XORQ SI, SI
+	LEAQ stepTable<>+0(SB), DI
+
+unit:
+	CMPQ         BX, $0x02
+	JLT          end
+	MOVBQZX      (DX), R8
+	VBROADCASTSS (DI)(R8*4), Z0
+	VPMOVSXBD    (CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      (AX), Z0
+	VADDPS       Z1, Z0, Z1
+	VMOVUPS      Z1, (AX)
+	MOVBQZX      1(DX), R8
+	VBROADCASTSS (DI)(R8*4), Z0
+	VPMOVSXBD    16(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      64(AX), Z0
+	VADDPS       Z1, Z0, Z1
+	VMOVUPS      Z1, 64(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x02, DX
+	ADDQ         $0x02, SI
+	SUBQ         $0x02, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
+
 // func intelEncodeAVX512(body []byte, scales []byte, src []float32) int
 // Requires: AVX, AVX512F
 TEXT ·intelEncodeAVX512(SB), NOSPLIT, $64-80
@@ -4134,6 +4578,73 @@ unit:
 	VPADDD       Z3, Z4, Z4
 	VPANDD       Z0, Z4, Z4
 	VPORD        Z4, Z5, Z4
+	VMOVUPS      Z4, 64(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x02, DX
+	ADDQ         $0x02, SI
+	SUBQ         $0x02, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
+
+// func intelAddAVX512(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, AVX512F
+TEXT ·intelAddAVX512(SB), NOSPLIT, $0-80
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         body_base+24(FP), CX
+	MOVQ         scales_base+48(FP), DX
+	MOVQ         scales_len+56(FP), BX
+	XORQ         SI, SI
+	MOVL         $0x7fffffff, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x37000000, DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x80000000, DI
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Z2
+
+unit:
+	CMPQ         BX, $0x02
+	JLT          end
+	MOVBQZX      (DX), DI
+	SUBQ         $0x7f, DI
+	SUBQ         $0x06, DI
+	SHLQ         $0x17, DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Z3
+	VPMOVSXBD    (CX), Z4
+	VPANDD       Z2, Z4, Z5
+	VPABSD       Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VPMAXSD      Z1, Z4, Z4
+	VPADDD       Z3, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VPORD        Z4, Z5, Z4
+	VMOVUPS      (AX), Z3
+	VADDPS       Z4, Z3, Z4
+	VMOVUPS      Z4, (AX)
+	MOVBQZX      1(DX), DI
+	SUBQ         $0x7f, DI
+	SUBQ         $0x06, DI
+	SHLQ         $0x17, DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Z3
+	VPMOVSXBD    16(CX), Z4
+	VPANDD       Z2, Z4, Z5
+	VPABSD       Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VPMAXSD      Z1, Z4, Z4
+	VPADDD       Z3, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VPORD        Z4, Z5, Z4
+	VMOVUPS      64(AX), Z3
+	VADDPS       Z4, Z3, Z4
 	VMOVUPS      Z4, 64(AX)
 	ADDQ         $0x00000080, AX
 	ADDQ         $0x20, CX
@@ -4422,6 +4933,81 @@ end:
 	MOVQ SI, ret+72(FP)
 	RET
 
+// func e4m3AddAVX512(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, AVX2, AVX512F
+TEXT ·e4m3AddAVX512(SB), NOSPLIT, $0-80
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         body_base+24(FP), CX
+	MOVQ         scales_base+48(FP), DX
+	MOVQ         scales_len+56(FP), BX
+	XORQ         SI, SI
+	LEAQ         scaleTable<>+0(SB), DI
+	MOVL         $0x7fc00000, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x7fffffff, R8
+	VMOVD        R8, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x3ff00000, R8
+	VMOVD        R8, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x43800000, R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x80008000, R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x3f803f80, R8
+	VMOVD        R8, X5
+	VPBROADCASTD X5, Z5
+
+unit:
+	CMPQ         BX, $0x01
+	JLT          end
+	MOVBQZX      (DX), R8
+	VBROADCASTSS (DI)(R8*4), Z6
+	VPMOVZXBW    (CX), Y7
+	VPSLLW       $0x08, Y7, Y8
+	VPAND        Y4, Y8, Y8
+	VPSLLW       $0x07, Y7, Y7
+	VPAND        Y5, Y7, Y7
+	VPOR         Y8, Y7, Y7
+	VCVTPH2PS    Y7, Z7
+	VPANDD       Z1, Z7, Z8
+	VCMPPS       $0x00, Z2, Z8, K1
+	VMULPS       Z3, Z7, Z7
+	VMULPS       Z6, Z7, Z7
+	VBLENDMPS    Z0, Z7, K1, Z7
+	VMOVUPS      (AX), Z8
+	VADDPS       Z7, Z8, Z7
+	VMOVUPS      Z7, (AX)
+	VPMOVZXBW    16(CX), Y7
+	VPSLLW       $0x08, Y7, Y8
+	VPAND        Y4, Y8, Y8
+	VPSLLW       $0x07, Y7, Y7
+	VPAND        Y5, Y7, Y7
+	VPOR         Y8, Y7, Y7
+	VCVTPH2PS    Y7, Z7
+	VPANDD       Z1, Z7, Z8
+	VCMPPS       $0x00, Z2, Z8, K1
+	VMULPS       Z3, Z7, Z7
+	VMULPS       Z6, Z7, Z7
+	VBLENDMPS    Z0, Z7, K1, Z7
+	VMOVUPS      64(AX), Z6
+	VADDPS       Z7, Z6, Z7
+	VMOVUPS      Z7, 64(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x01, DX
+	ADDQ         $0x01, SI
+	SUBQ         $0x01, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
+
 // func e5m2EncodeAVX512(body []byte, scales []byte, src []float32) int
 // Requires: AVX, AVX512F
 TEXT ·e5m2EncodeAVX512(SB), NOSPLIT, $64-80
@@ -4657,6 +5243,54 @@ unit:
 	VCMPPS       $0x03, Z2, Z2, K1
 	VMULPS       Z1, Z2, Z2
 	VBLENDMPS    Z0, Z2, K1, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x01, DX
+	ADDQ         $0x01, SI
+	SUBQ         $0x01, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
+
+// func e5m2AddAVX512(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, AVX2, AVX512F
+TEXT ·e5m2AddAVX512(SB), NOSPLIT, $0-80
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         body_base+24(FP), CX
+	MOVQ         scales_base+48(FP), DX
+	MOVQ         scales_len+56(FP), BX
+	XORQ         SI, SI
+	LEAQ         scaleTable<>+0(SB), DI
+	MOVL         $0x7fc00000, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Z0
+
+unit:
+	CMPQ         BX, $0x01
+	JLT          end
+	MOVBQZX      (DX), R8
+	VBROADCASTSS (DI)(R8*4), Z1
+	VPMOVZXBW    (CX), Y2
+	VPSLLW       $0x08, Y2, Y2
+	VCVTPH2PS    Y2, Z2
+	VCMPPS       $0x03, Z2, Z2, K1
+	VMULPS       Z1, Z2, Z2
+	VBLENDMPS    Z0, Z2, K1, Z2
+	VMOVUPS      (AX), Z3
+	VADDPS       Z2, Z3, Z2
+	VMOVUPS      Z2, (AX)
+	VPMOVZXBW    16(CX), Y2
+	VPSLLW       $0x08, Y2, Y2
+	VCVTPH2PS    Y2, Z2
+	VCMPPS       $0x03, Z2, Z2, K1
+	VMULPS       Z1, Z2, Z2
+	VBLENDMPS    Z0, Z2, K1, Z2
+	VMOVUPS      64(AX), Z1
+	VADDPS       Z2, Z1, Z2
 	VMOVUPS      Z2, 64(AX)
 	ADDQ         $0x00000080, AX
 	ADDQ         $0x20, CX
@@ -4927,6 +5561,59 @@ end:
 	MOVQ SI, ret+72(FP)
 	RET
 
+// func e2m1AddAVX512(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, AVX2, AVX512F
+TEXT ·e2m1AddAVX512(SB), NOSPLIT, $0-80
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         body_base+24(FP), CX
+	MOVQ         scales_base+48(FP), DX
+	MOVQ         scales_len+56(FP), BX
+	XORQ         SI, SI
+	LEAQ         scaleTable<>+0(SB), DI
+	MOVL         $0x0f0f0f0f, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, X0
+	VMOVDQU      nibbleHalf<>+0(SB), X1
+
+unit:
+	CMPQ         BX, $0x01
+	JLT          end
+	VMOVDQU      (CX), X2
+	VPSRLW       $0x04, X2, X3
+	VPAND        X2, X0, X2
+	VPAND        X3, X0, X3
+	VPUNPCKLBW   X3, X2, X4
+	VPUNPCKHBW   X3, X2, X2
+	VPSHUFB      X4, X1, X4
+	VPSHUFB      X2, X1, X2
+	MOVBQZX      (DX), R8
+	VBROADCASTSS (DI)(R8*4), Z3
+	VPMOVZXBW    X4, Y4
+	VPSLLW       $0x08, Y4, Y4
+	VCVTPH2PS    Y4, Z4
+	VMULPS       Z3, Z4, Z4
+	VMOVUPS      (AX), Z5
+	VADDPS       Z4, Z5, Z4
+	VMOVUPS      Z4, (AX)
+	VPMOVZXBW    X2, Y2
+	VPSLLW       $0x08, Y2, Y2
+	VCVTPH2PS    Y2, Z2
+	VMULPS       Z3, Z2, Z2
+	VMOVUPS      64(AX), Z3
+	VADDPS       Z2, Z3, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x10, CX
+	ADDQ         $0x01, DX
+	ADDQ         $0x01, SI
+	SUBQ         $0x01, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
+
 // func mxint8EncodeAVX512(body []byte, scales []byte, src []float32) int
 // Requires: AVX, AVX512F
 TEXT ·mxint8EncodeAVX512(SB), NOSPLIT, $64-80
@@ -5109,6 +5796,45 @@ unit:
 	VPMOVSXBD    16(CX), Z1
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 64(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x01, DX
+	ADDQ         $0x01, SI
+	SUBQ         $0x01, BX
+	JMP          unit
+
+end:
+	VZEROUPPER
+	MOVQ SI, ret+72(FP)
+	RET
+
+// func mxint8AddAVX512(dst []float32, body []byte, scales []byte) int
+// Requires: AVX, AVX512F
+TEXT ·mxint8AddAVX512(SB), NOSPLIT, $0-80
+	MOVQ dst_base+0(FP), AX
+	MOVQ body_base+24(FP), CX
+	MOVQ scales_base+48(FP), DX
+	MOVQ scales_len+56(FP), BX
+	XORQ SI, SI
+	LEAQ stepTable<>+0(SB), DI
+
+unit:
+	CMPQ         BX, $0x01
+	JLT          end
+	MOVBQZX      (DX), R8
+	VBROADCASTSS (DI)(R8*4), Z0
+	VPMOVSXBD    (CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      (AX), Z2
+	VADDPS       Z1, Z2, Z1
+	VMOVUPS      Z1, (AX)
+	VPMOVSXBD    16(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      64(AX), Z0
+	VADDPS       Z1, Z0, Z1
 	VMOVUPS      Z1, 64(AX)
 	ADDQ         $0x00000080, AX
 	ADDQ         $0x20, CX

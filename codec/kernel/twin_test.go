@@ -130,6 +130,14 @@ func TestBlockKernelsEqualTwins(t *testing.T) {
 					if err := sameFloats(y, wy); err != nil {
 						t.Fatalf("format %d, %d blocks: decode %v", f, blocks, err)
 					}
+					sum, want := shiftedFloats(x, (rep+9)%16), make([]float32, len(x))
+					for i, v := range x {
+						want[i] = addFloats(v, wy[i])
+					}
+					AddBlocks(f, sum, body, scales)
+					if err := sameFloats(sum, want); err != nil {
+						t.Fatalf("format %d, %d blocks: add %v", f, blocks, err)
+					}
 				}
 			}
 			// Every code with every scale.
@@ -146,6 +154,14 @@ func TestBlockKernelsEqualTwins(t *testing.T) {
 				decodeGo(f, wy, body, scales)
 				if err := sameFloats(y, wy); err != nil {
 					t.Fatalf("format %d: decode of codes from %#x: %v", f, code, err)
+				}
+				sum := r.floats(len(y))
+				for i, v := range sum {
+					wy[i] = addFloats(v, wy[i])
+				}
+				AddBlocks(f, sum, body, scales)
+				if err := sameFloats(sum, wy); err != nil {
+					t.Fatalf("format %d: add of codes from %#x: %v", f, code, err)
 				}
 			}
 		}

@@ -10,8 +10,14 @@ import (
 
 // decode writes func(dst []float32, body, scales []byte) int, which decodes
 // whole units of 32 elements and returns the number of blocks done.
-func (v isa) decode(f format) {
-	function(f.name+"Decode"+v.suffix(), "func(dst []float32, body, scales []byte) int")
+func (v isa) decode(f format) { v.decodeInto(f, "Decode", false) }
+
+// add writes the same function with the suffix Add: it adds what it decodes to
+// dst.
+func (v isa) add(f format) { v.decodeInto(f, "Add", true) }
+
+func (v isa) decodeInto(f format, what string, add bool) {
+	function(f.name+what+v.suffix(), "func(dst []float32, body, scales []byte) int")
 	Pragma("noescape")
 	dst := Load(Param("dst").Base(), GP64())
 	body := Load(Param("body").Base(), GP64())
@@ -25,7 +31,7 @@ func (v isa) decode(f format) {
 	Label("unit")
 	CMPQ(left, operand.U8(blocks))
 	JLT(operand.LabelRef("end"))
-	v.decodeUnit(f, c, dst, body, scales, table)
+	v.decodeUnit(f, c, dst, body, scales, table, add)
 	ADDQ(operand.U32(4*unit), dst)
 	if f.packed {
 		ADDQ(operand.U8(unit/2), body)
@@ -74,7 +80,7 @@ func (v isa) decoder(f format, table reg.Register) (c decoder) {
 	return c
 }
 
-func (v isa) decodeUnit(f format, c decoder, dst, body, scales, table reg.Register) {
+func (v isa) decodeUnit(f format, c decoder, dst, body, scales, table reg.Register, add bool) {
 	var nibbles [2]reg.VecVirtual
 	if f.packed {
 		lo, hi := XMM(), XMM()
@@ -144,6 +150,11 @@ func (v isa) decodeUnit(f format, c decoder, dst, body, scales, table reg.Regist
 			}
 			VCVTPH2PS(h, r)
 			v.scaleMini(f, c, r, scale)
+		}
+		if add {
+			// The sum's own operand is the first: of two NaNs it is the one that stays.
+			sum := v.load(at(dst, 4*i))
+			VADDPS(r, sum, r)
 		}
 		VMOVUPS(r, at(dst, 4*i))
 	}

@@ -18,6 +18,7 @@ func main() {
 		for _, f := range formats {
 			v.encode(f)
 			v.decode(f)
+			v.add(f)
 		}
 		v.halves()
 		v.plain()
