@@ -223,7 +223,24 @@ func EncodeFeedback(c Codec, dst []byte, src []float32, st *State) (int, error) 
 	if len(dst) < c.MaxEncoded(len(src)) {
 		return 0, ErrBuffer
 	}
-	r, w := st.residual[:len(src)], st.work[:len(src)]
+	return encodeResidual(c, dst, src, st.residual[:len(src)], st.work[:len(src)], st)
+}
+
+// EncodeResidual is EncodeFeedback with a residual that the caller keeps, for
+// messages that are parts of a larger array. residual and work have the length
+// of src; work is scratch. Beta and Gamma of a State that was not made by
+// NewState must be set.
+func EncodeResidual(c Codec, dst []byte, src, residual, work []float32, st *State) (int, error) {
+	switch {
+	case st == nil || len(residual) != len(src) || len(work) != len(src):
+		return 0, ErrState
+	case len(dst) < c.MaxEncoded(len(src)):
+		return 0, ErrBuffer
+	}
+	return encodeResidual(c, dst, src, residual, work, st)
+}
+
+func encodeResidual(c Codec, dst []byte, src, r, w []float32, st *State) (int, error) {
 	for i, g := range src {
 		w[i] = float32(st.Beta*r[i]) + float32(st.Gamma*g)
 	}

@@ -14,7 +14,10 @@ const DefaultTopKRatio = 0.01
 // magnitudes; among equal magnitudes the lower index wins. The message is a
 // little-endian uint32 k, k ascending uint32 indices and k float32 values.
 // What is not sent decodes to zero.
-type topkCodec struct{ ratio float64 }
+type topkCodec struct {
+	ratio float64
+	k     int // if not 0: so many elements of every message, whatever its length
+}
 
 // NewTopK gives a top-k codec with a ratio in (0, 1].
 func NewTopK(ratio float64) (Codec, error) {
@@ -22,6 +25,33 @@ func NewTopK(ratio float64) (Codec, error) {
 		return nil, fmt.Errorf("codec: top-k ratio %v is not in (0, 1]", ratio)
 	}
 	return topkCodec{ratio: ratio}, nil
+}
+
+// NewTopKCount gives a top-k codec that sends k elements of every message, or
+// all of a message that has fewer.
+func NewTopKCount(k int) (Codec, error) {
+	if k < 1 || k > math.MaxInt32 {
+		return nil, fmt.Errorf("codec: top-k of %d elements is not in 1 to 2^31-1", k)
+	}
+	return topkCodec{k: k}, nil
+}
+
+// TopKCount is the number of elements that c sends of n; ok is false when c is
+// no top-k codec.
+func TopKCount(c Codec, n int) (k int, ok bool) {
+	t, ok := c.(topkCodec)
+	if !ok {
+		return 0, false
+	}
+	return t.count(n), true
+}
+
+func parseTopKCount(s string) (Codec, error) {
+	k, err := strconv.Atoi(s)
+	if err != nil {
+		return nil, fmt.Errorf("codec: top-k count %q is not a number", s)
+	}
+	return NewTopKCount(k)
 }
 
 func parseTopK(s string) (Codec, error) {
@@ -37,7 +67,12 @@ func (c topkCodec) Info() Info {
 	if c.ratio != DefaultTopKRatio {
 		name = "topk:" + strconv.FormatFloat(c.ratio, 'g', -1, 64)
 	}
-	return Info{Name: name, ID: IDTopK, Bits: 64 * c.ratio, Block: 0, Fixed: true, Feedback: true,
+	bits := 64 * c.ratio
+	if c.k > 0 {
+		// How small a message is depends on its length.
+		name, bits = "topk="+strconv.Itoa(c.k), 64
+	}
+	return Info{Name: name, ID: IDTopK, Bits: bits, Block: 0, Fixed: true, Feedback: true,
 		Bound:     "0 for what is sent, else the magnitude itself, at most that of the k-th largest",
 		NonFinite: "sent first and kept bit for bit; of more than k only k are sent",
 		Source:    "Stich et al., Sparsified SGD with memory, NeurIPS 2018"}
@@ -47,6 +82,9 @@ func (c topkCodec) Info() Info {
 func (c topkCodec) count(n int) int {
 	if n == 0 {
 		return 0
+	}
+	if c.k > 0 {
+		return min(c.k, n)
 	}
 	return max(1, int(float64(n)*c.ratio))
 }
@@ -108,15 +146,9 @@ func kthLargest(src []float32, k int) (least uint32, ties int) {
 }
 
 func (c topkCodec) Decode(dst []float32, src []byte, _ *State) error {
-	if len(src) < 4 {
-		return errLength
-	}
-	k := uint64(binary.LittleEndian.Uint32(src))
-	if k > uint64(len(dst)) {
-		return errHeader
-	}
-	if uint64(len(src)) != 4+8*k {
-		return errLength
+	k, err := topkCount(src, len(dst))
+	if err != nil {
+		return err
 	}
 	index, value := src[4:4+4*k], src[4+4*k:]
 	clear(dst)
