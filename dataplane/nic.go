@@ -39,6 +39,7 @@ type NIC struct {
 	umem     *xdp.UMEM
 	last     Snapshot // taken by Stop, after which the kernel cannot be asked
 
+	budgets    *Budgets    // nil: none
 	supervisor *supervisor // nil when there is nothing to watch
 	watchers   []watcher   // captures and traces
 	newEpoch   func() uint32
@@ -148,6 +149,9 @@ func (n *NIC) openAll(ctx context.Context) error {
 		}
 		if p.open, err = p.spec.open(n.environment(p)); err != nil {
 			return p.failed(err)
+		}
+		if err = n.giveBudgets(p); err != nil {
+			return err
 		}
 	}
 	for _, l := range n.lanes {

@@ -59,6 +59,10 @@ type openPort struct {
 	statistics func() (KernelStatistics, error)
 	// steering reads the steering program's counters; nil when there is none.
 	steering func() (xdp.Counters, error)
+	// budgets sets the packet budgets, before attach or later; spent reads what was charged. nil when there is no
+	// steering program.
+	budgets func(*xdp.Budgets) error
+	spent   func() ([]xdp.Spent, error)
 	// netdev is what the queues were opened on, for the supervisor; zero for other ports.
 	netdev netdev
 }
@@ -106,6 +110,7 @@ type port struct {
 	// What closed sockets and steering programs have counted.
 	pastKernel   KernelStatistics
 	pastSteering xdp.Counters
+	pastSpent    map[string][2]uint64 // frames taken and dropped, by budget
 }
 
 // failed says of which port an error of opening it is, and what mends it where the error does not.

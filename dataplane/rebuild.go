@@ -259,6 +259,7 @@ func (n *NIC) remember(p *port) {
 			p.pastKernel.sum(k)
 		}
 	}
+	p.rememberSpent()
 	if f := p.open.steering; f != nil {
 		if c, err := f(); err == nil {
 			for v := range c {
@@ -303,7 +304,7 @@ func (n *NIC) reopen(p *port) error {
 	p.open = open
 	p.lastIndex = open.netdev.index
 	n.onLanes(func(l *lane) { l.adopt(p, open) })
-	if err := open.attach(); err != nil {
+	if err := errors.Join(n.giveBudgets(p), open.attach()); err != nil {
 		return errors.Join(err, n.retire(p))
 	}
 	return nil

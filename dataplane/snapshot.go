@@ -104,6 +104,8 @@ type PortSnapshot struct {
 	// Steering has the frames that the steering program saw, by its verdict; verdicts that never happened are
 	// left out. Empty for other kinds of ports.
 	Steering map[string]uint64 `json:"steering,omitempty"`
+	// Budgets has what was charged to each packet budget: strays first, then by name. Empty when none are set.
+	Budgets []BudgetSnapshot `json:"budgets,omitempty"`
 }
 
 // KernelStatistics are the sums over a port's sockets (getsockopt XDP_STATISTICS); for a mem port RxDropped counts
@@ -268,6 +270,7 @@ func (n *NIC) askPort(p *port, ps *PortSnapshot) {
 	ps.State, ps.Why, ps.Rebuilds = p.state, p.why, p.rebuilds
 	ps.Mode, ps.ZeroCopy, ps.Queues = o.mode, o.zeroCopy, len(o.queues)
 	ps.Kernel = p.pastKernel
+	ps.Budgets = p.spent()
 	steering := p.pastSteering
 	if o.statistics != nil {
 		k, err := o.statistics()

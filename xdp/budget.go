@@ -36,7 +36,7 @@ type Budget struct {
 
 // Budgets are all budgets of a netdev.
 type Budgets struct {
-	// Stray is charged with the frames of all addresses that no budget names. Its Name and Sources say nothing.
+	// Stray is charged with the frames of all addresses that no budget names. Its Sources say nothing.
 	Stray Budget
 	// Named have different names that are not empty.
 	Named []Budget
@@ -130,7 +130,7 @@ func (st *Steering) SetBudgets(b *Budgets) error {
 	})
 }
 
-// Spent reads what was charged: first to strays, under no name, then by name. Nothing when no budgets are set.
+// Spent reads what was charged: first to strays, then by name. Nothing when no budgets are set.
 func (st *Steering) Spent() ([]Spent, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
