@@ -30,6 +30,9 @@ func (p *Pool) State(slot, set int) State {
 	return s
 }
 
+// Started is the now of the first contribution to what a version holds, or held last.
+func (p *Pool) Started(slot, set int) int64 { return p.versions[p.at(slot, set)].started }
+
 // phase is the phase of the version with index i. By rule SwitchML a complete
 // version becomes idle when the last worker has moved on to the other set.
 func (p *Pool) phase(i int) Phase {

@@ -46,13 +46,14 @@ func (l *lane) aggregate() {
 			w.contributed++
 			count[cContributed]++
 			count[cResults]++
-			j.results++
+			j.complete(w, l.now, j.pool.Started(c.Slot, c.Set))
 			l.broadcast(j, i, port)
 		case aggregation.Answered:
 			w.duplicates++
 			count[cDuplicates]++
 			count[cResent]++
 			j.resent++
+			w.resent++
 			l.resend(j, i, port)
 		case aggregation.Duplicate:
 			w.duplicates++

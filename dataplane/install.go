@@ -26,6 +26,7 @@ type laneJob struct {
 	workers   []laneWorker     // by rank
 
 	results, resent, wrapped uint64
+	times                    completions
 
 	native    *laneNative // nil for switchml
 	multicast *MulticastSpec
@@ -39,6 +40,7 @@ type laneWorker struct {
 	sent   uint64
 
 	received, contributed, duplicates uint64
+	resent, last                      uint64 // results sent again; slots that it completed
 	lastSeen                          int64
 }
 
@@ -376,7 +378,8 @@ func (n *NIC) status(j *job) JobStatus {
 	type share struct {
 		workers              []laneWorker
 		collecting, complete int
-		missing              []bool
+		since                []int64 // by rank: when the oldest slot that lacks it began, 0: none
+		times                completions
 		results, resent      uint64
 		wrapped              uint64
 		state                *NativeStatus
@@ -387,12 +390,14 @@ func (n *NIC) status(j *job) JobStatus {
 		lj, s := j.lanes[l.id], &shares[l.id]
 		s.workers = slices.Clone(lj.workers)
 		_, s.collecting, s.complete = lj.pool.Occupancy()
-		s.missing = make([]bool, len(lj.workers))
+		s.since, s.times = make([]int64, len(lj.workers)), lj.times
 		var ranks []int
-		lj.pool.Walk(func(slot, set int, _ aggregation.State) bool {
+		lj.pool.Walk(func(slot, set int, v aggregation.State) bool {
 			ranks = lj.pool.Missing(ranks[:0], slot, set)
 			for _, r := range ranks {
-				s.missing[r] = true
+				if s.since[r] == 0 || v.Started < s.since[r] {
+					s.since[r] = max(1, v.Started)
+				}
 			}
 			return true
 		})
@@ -422,8 +427,10 @@ func (n *NIC) status(j *job) JobStatus {
 			}
 		}
 	}
-	missing := make([]bool, j.spec.Workers)
-	for _, s := range shares {
+	var times completions
+	for i := range shares {
+		s := &shares[i]
+		times.merge(&s.times)
 		st.Use.Waiting += s.collecting
 		st.Use.Complete += s.complete
 		st.Results += s.results
@@ -435,6 +442,13 @@ func (n *NIC) status(j *job) JobStatus {
 			t.Contributed += w.contributed
 			t.Duplicates += w.duplicates
 			t.Sent += w.sent
+			t.Resent += w.resent
+			t.Last += w.last
+			if s.since[r] != 0 {
+				if since := n.epoch.Add(time.Duration(s.since[r])); t.MissingSince.IsZero() || since.Before(t.MissingSince) {
+					t.MissingSince = since
+				}
+			}
 			if w.joined {
 				t.Joined = true
 				if seen := n.epoch.Add(time.Duration(w.lastSeen)); seen.After(t.LastSeen) {
@@ -444,12 +458,12 @@ func (n *NIC) status(j *job) JobStatus {
 					t.Port = w.port
 				}
 			}
-			missing[r] = missing[r] || s.missing[r]
 		}
 	}
 	st.Use.InUse = st.Use.Waiting + st.Use.Complete
-	for r := range missing {
-		if missing[r] || !st.Status[r].Joined {
+	st.Times = times.public()
+	for r := range st.Status {
+		if !st.Status[r].MissingSince.IsZero() || !st.Status[r].Joined {
 			st.Missing = append(st.Missing, r)
 		}
 	}

@@ -117,6 +117,12 @@ type WorkerStatus struct {
 	Duplicates  uint64 `json:"duplicates"`
 	// Sent is the number of results posted to it.
 	Sent uint64 `json:"tx"`
+	// Resent is the number of results that were sent to it again, as it asked for them.
+	Resent uint64 `json:"resent"`
+	// Last is the number of slots for which it was the last to come: that the others waited for.
+	Last uint64 `json:"last"`
+	// MissingSince is when the oldest unfinished slot that waits for it began; zero: none does.
+	MissingSince time.Time `json:"missing_since,omitzero"`
 	// LastSeen is when its last frame arrived, to the batch; zero for never.
 	LastSeen time.Time `json:"last_seen,omitzero"`
 }
@@ -140,6 +146,8 @@ type JobStatus struct {
 	Results uint64 `json:"results"`
 	Resent  uint64 `json:"resent"`
 	Wrapped uint64 `json:"wrapped"`
+	// Times says how long slots took.
+	Times Completions `json:"times"`
 	// State is there for native jobs.
 	State *NativeStatus `json:"state,omitempty"`
 }

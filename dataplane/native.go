@@ -135,13 +135,14 @@ func (l *lane) contribution(j *laneJob, i int) {
 		w.contributed++
 		count[cContributed]++
 		count[cResults]++
-		j.results++
+		j.complete(w, l.now, j.pool.Started(slot, int(c.Round&1)))
 		l.spreadResult(j, i, l.resultHeader(j, i, slot, 0), nil)
 	case aggregation.Answered:
 		w.duplicates++
 		count[cDuplicates]++
 		count[cResent]++
 		j.resent++
+		w.resent++
 		l.resultTo(j, i, l.resultHeader(j, i, slot, native.FlagResend))
 	case aggregation.Duplicate:
 		w.duplicates++
