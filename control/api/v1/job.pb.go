@@ -554,7 +554,14 @@ type Worker struct {
 	// Results sent to it.
 	Transmitted uint64 `protobuf:"varint,6,opt,name=transmitted,proto3" json:"transmitted,omitempty"`
 	// When its last frame was taken; not set: never.
-	LastSeen      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
+	LastSeen *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
+	// Results that were sent to it again, as it asked for them.
+	Resent uint64 `protobuf:"varint,8,opt,name=resent,proto3" json:"resent,omitempty"`
+	// Slots for which it was the last to come.
+	Last uint64 `protobuf:"varint,9,opt,name=last,proto3" json:"last,omitempty"`
+	// When the oldest unfinished slot that waits for it began, or the job was installed if it never came; not set:
+	// nothing waits for it.
+	MissingSince  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=missing_since,json=missingSince,proto3" json:"missing_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -638,6 +645,138 @@ func (x *Worker) GetLastSeen() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Worker) GetResent() uint64 {
+	if x != nil {
+		return x.Resent
+	}
+	return 0
+}
+
+func (x *Worker) GetLast() uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *Worker) GetMissingSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.MissingSince
+	}
+	return nil
+}
+
+// Completions says how long slots took from their first contribution to their completion. A lane reads the clock once
+// a batch: what began and ended in one batch took no time.
+type Completions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Slots by time, shortest first.
+	Buckets []*CompletionBucket `protobuf:"bytes,1,rep,name=buckets,proto3" json:"buckets,omitempty"`
+	// The time of all slots together.
+	Sum           *durationpb.Duration `protobuf:"bytes,2,opt,name=sum,proto3" json:"sum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Completions) Reset() {
+	*x = Completions{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Completions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Completions) ProtoMessage() {}
+
+func (x *Completions) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Completions.ProtoReflect.Descriptor instead.
+func (*Completions) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Completions) GetBuckets() []*CompletionBucket {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
+}
+
+func (x *Completions) GetSum() *durationpb.Duration {
+	if x != nil {
+		return x.Sum
+	}
+	return nil
+}
+
+// CompletionBucket counts the slots that took less than a time, and not less than that of the bucket before.
+type CompletionBucket struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The time; not set: no bound.
+	Below *durationpb.Duration `protobuf:"bytes,1,opt,name=below,proto3" json:"below,omitempty"`
+	// Slots.
+	Slots         uint64 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompletionBucket) Reset() {
+	*x = CompletionBucket{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompletionBucket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompletionBucket) ProtoMessage() {}
+
+func (x *CompletionBucket) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompletionBucket.ProtoReflect.Descriptor instead.
+func (*CompletionBucket) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CompletionBucket) GetBelow() *durationpb.Duration {
+	if x != nil {
+		return x.Below
+	}
+	return nil
+}
+
+func (x *CompletionBucket) GetSlots() uint64 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
 // SlotUse counts the slots of a pool; both versions of a slot count.
 type SlotUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -655,7 +794,7 @@ type SlotUse struct {
 
 func (x *SlotUse) Reset() {
 	*x = SlotUse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[5]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +806,7 @@ func (x *SlotUse) String() string {
 func (*SlotUse) ProtoMessage() {}
 
 func (x *SlotUse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[5]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +819,7 @@ func (x *SlotUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotUse.ProtoReflect.Descriptor instead.
 func (*SlotUse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SlotUse) GetTotal() uint64 {
@@ -745,14 +884,16 @@ type Job struct {
 	// Of never_came, the ranks that never registered: they are no members, and do not wait at a controller either.
 	NeverRegistered []uint32 `protobuf:"varint,15,rep,packed,name=never_registered,json=neverRegistered,proto3" json:"never_registered,omitempty"`
 	// Of never_came, the others: they registered, or wait at a controller for the rest, and never sent.
-	NeverSent     []uint32 `protobuf:"varint,16,rep,packed,name=never_sent,json=neverSent,proto3" json:"never_sent,omitempty"`
+	NeverSent []uint32 `protobuf:"varint,16,rep,packed,name=never_sent,json=neverSent,proto3" json:"never_sent,omitempty"`
+	// How long its slots took.
+	Completions   *Completions `protobuf:"bytes,17,opt,name=completions,proto3" json:"completions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[6]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,7 +905,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[6]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -777,7 +918,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -892,6 +1033,13 @@ func (x *Job) GetNeverSent() []uint32 {
 	return nil
 }
 
+func (x *Job) GetCompletions() *Completions {
+	if x != nil {
+		return x.Completions
+	}
+	return nil
+}
+
 // InstallJobRequest asks for a job.
 type InstallJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -906,7 +1054,7 @@ type InstallJobRequest struct {
 
 func (x *InstallJobRequest) Reset() {
 	*x = InstallJobRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[7]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1066,7 @@ func (x *InstallJobRequest) String() string {
 func (*InstallJobRequest) ProtoMessage() {}
 
 func (x *InstallJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[7]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1079,7 @@ func (x *InstallJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallJobRequest.ProtoReflect.Descriptor instead.
 func (*InstallJobRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InstallJobRequest) GetSpec() *JobSpec {
@@ -961,7 +1109,7 @@ type InstallJobResponse struct {
 
 func (x *InstallJobResponse) Reset() {
 	*x = InstallJobResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[8]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1121,7 @@ func (x *InstallJobResponse) String() string {
 func (*InstallJobResponse) ProtoMessage() {}
 
 func (x *InstallJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[8]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1134,7 @@ func (x *InstallJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallJobResponse.ProtoReflect.Descriptor instead.
 func (*InstallJobResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InstallJobResponse) GetJob() *Job {
@@ -1018,7 +1166,7 @@ type AddWorkerRequest struct {
 
 func (x *AddWorkerRequest) Reset() {
 	*x = AddWorkerRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[9]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1178,7 @@ func (x *AddWorkerRequest) String() string {
 func (*AddWorkerRequest) ProtoMessage() {}
 
 func (x *AddWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[9]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1191,7 @@ func (x *AddWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddWorkerRequest.ProtoReflect.Descriptor instead.
 func (*AddWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AddWorkerRequest) GetJob() string {
@@ -1080,7 +1228,7 @@ type AddWorkerResponse struct {
 
 func (x *AddWorkerResponse) Reset() {
 	*x = AddWorkerResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[10]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1240,7 @@ func (x *AddWorkerResponse) String() string {
 func (*AddWorkerResponse) ProtoMessage() {}
 
 func (x *AddWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[10]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1253,7 @@ func (x *AddWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddWorkerResponse.ProtoReflect.Descriptor instead.
 func (*AddWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AddWorkerResponse) GetJob() *Job {
@@ -1135,7 +1283,7 @@ type RemoveJobRequest struct {
 
 func (x *RemoveJobRequest) Reset() {
 	*x = RemoveJobRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1147,7 +1295,7 @@ func (x *RemoveJobRequest) String() string {
 func (*RemoveJobRequest) ProtoMessage() {}
 
 func (x *RemoveJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1160,7 +1308,7 @@ func (x *RemoveJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveJobRequest.ProtoReflect.Descriptor instead.
 func (*RemoveJobRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RemoveJobRequest) GetName() string {
@@ -1186,7 +1334,7 @@ type RemoveJobResponse struct {
 
 func (x *RemoveJobResponse) Reset() {
 	*x = RemoveJobResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1346,7 @@ func (x *RemoveJobResponse) String() string {
 func (*RemoveJobResponse) ProtoMessage() {}
 
 func (x *RemoveJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1359,7 @@ func (x *RemoveJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveJobResponse.ProtoReflect.Descriptor instead.
 func (*RemoveJobResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 // RenewLeaseRequest says that the owner of a job lives.
@@ -1227,7 +1375,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1387,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1400,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RenewLeaseRequest) GetName() string {
@@ -1280,7 +1428,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1440,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1453,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RenewLeaseResponse) GetExpires() *timestamppb.Timestamp {
@@ -1324,7 +1472,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1484,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1497,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 // WatchJobsResponse is one change.
@@ -1371,7 +1519,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1531,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1544,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchJobsResponse) GetChange() Change {
@@ -1445,7 +1593,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1605,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1618,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -1491,7 +1639,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1651,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1664,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1535,7 +1683,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1695,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1708,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 // ListJobsResponse answers ListJobs.
@@ -1574,7 +1722,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1734,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1747,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1620,7 +1768,7 @@ type ListSlotsRequest struct {
 
 func (x *ListSlotsRequest) Reset() {
 	*x = ListSlotsRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[21]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1780,7 @@ func (x *ListSlotsRequest) String() string {
 func (*ListSlotsRequest) ProtoMessage() {}
 
 func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[21]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1793,7 @@ func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlotsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListSlotsRequest) GetJob() string {
@@ -1674,7 +1822,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[22]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1834,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[22]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +1847,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Pool) GetJob() string {
@@ -1748,7 +1896,7 @@ type ListSlotsResponse struct {
 
 func (x *ListSlotsResponse) Reset() {
 	*x = ListSlotsResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[23]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1908,7 @@ func (x *ListSlotsResponse) String() string {
 func (*ListSlotsResponse) ProtoMessage() {}
 
 func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[23]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1921,7 @@ func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlotsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListSlotsResponse) GetPools() []*Pool {
@@ -1794,7 +1942,7 @@ type ListGroupsRequest struct {
 
 func (x *ListGroupsRequest) Reset() {
 	*x = ListGroupsRequest{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[24]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1954,7 @@ func (x *ListGroupsRequest) String() string {
 func (*ListGroupsRequest) ProtoMessage() {}
 
 func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[24]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1967,7 @@ func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsRequest.ProtoReflect.Descriptor instead.
 func (*ListGroupsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListGroupsRequest) GetJob() string {
@@ -1837,14 +1985,16 @@ type Group struct {
 	// How many members the job will have.
 	Size uint32 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	// The members that are known, by rank.
-	Members       []*WorkerSpec `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
+	Members []*WorkerSpec `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
+	// IPv4 group that results go to, one frame a port; empty: each member gets its own.
+	Multicast     string `protobuf:"bytes,4,opt,name=multicast,proto3" json:"multicast,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[25]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +2006,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[25]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +2019,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Group) GetJob() string {
@@ -1893,6 +2043,13 @@ func (x *Group) GetMembers() []*WorkerSpec {
 	return nil
 }
 
+func (x *Group) GetMulticast() string {
+	if x != nil {
+		return x.Multicast
+	}
+	return ""
+}
+
 // ListGroupsResponse answers ListGroups.
 type ListGroupsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1904,7 +2061,7 @@ type ListGroupsResponse struct {
 
 func (x *ListGroupsResponse) Reset() {
 	*x = ListGroupsResponse{}
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[26]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2073,7 @@ func (x *ListGroupsResponse) String() string {
 func (*ListGroupsResponse) ProtoMessage() {}
 
 func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_job_proto_msgTypes[26]
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,12 +2086,286 @@ func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsResponse.ProtoReflect.Descriptor instead.
 func (*ListGroupsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListGroupsResponse) GetGroups() []*Group {
 	if x != nil {
 		return x.Groups
+	}
+	return nil
+}
+
+// ListTenantsRequest asks for the tenants.
+type ListTenantsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTenantsRequest) Reset() {
+	*x = ListTenantsRequest{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTenantsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTenantsRequest) ProtoMessage() {}
+
+func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
+func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{29}
+}
+
+// Quota is what the jobs of a tenant may take together; 0: no bound.
+type Quota struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Jobs.
+	Jobs uint32 `protobuf:"varint,1,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// Slots, each in two versions.
+	Slots uint32 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
+	// Bytes of slots.
+	Memory uint64 `protobuf:"varint,3,opt,name=memory,proto3" json:"memory,omitempty"`
+	// Frames a second that each port takes of its workers.
+	Packets       uint64 `protobuf:"varint,4,opt,name=packets,proto3" json:"packets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Quota) GetJobs() uint32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Quota) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Quota) GetMemory() uint64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *Quota) GetPackets() uint64 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
+// Tenant is one owner of jobs.
+type Tenant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name; empty: the jobs of nobody in particular.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Jobs that are installed.
+	Jobs uint32 `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// Their slots.
+	Slots uint32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
+	// Bytes that their slots take.
+	Memory uint64 `protobuf:"varint,4,opt,name=memory,proto3" json:"memory,omitempty"`
+	// Workers that are known.
+	Workers uint32 `protobuf:"varint,5,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Slots completed by the jobs that are there now.
+	Results uint64 `protobuf:"varint,6,opt,name=results,proto3" json:"results,omitempty"`
+	// What it may take.
+	Quota *Quota `protobuf:"bytes,7,opt,name=quota,proto3" json:"quota,omitempty"`
+	// Frames of its workers that ports took since packets are bounded; 0 when nobody's are.
+	PacketsTaken uint64 `protobuf:"varint,8,opt,name=packets_taken,json=packetsTaken,proto3" json:"packets_taken,omitempty"`
+	// Frames of its workers that ports dropped since they came faster than the quota.
+	PacketsDropped uint64 `protobuf:"varint,9,opt,name=packets_dropped,json=packetsDropped,proto3" json:"packets_dropped,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Tenant) Reset() {
+	*x = Tenant{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tenant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tenant) ProtoMessage() {}
+
+func (x *Tenant) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
+func (*Tenant) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Tenant) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Tenant) GetJobs() uint32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Tenant) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Tenant) GetMemory() uint64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *Tenant) GetWorkers() uint32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *Tenant) GetResults() uint64 {
+	if x != nil {
+		return x.Results
+	}
+	return 0
+}
+
+func (x *Tenant) GetQuota() *Quota {
+	if x != nil {
+		return x.Quota
+	}
+	return nil
+}
+
+func (x *Tenant) GetPacketsTaken() uint64 {
+	if x != nil {
+		return x.PacketsTaken
+	}
+	return 0
+}
+
+func (x *Tenant) GetPacketsDropped() uint64 {
+	if x != nil {
+		return x.PacketsDropped
+	}
+	return 0
+}
+
+// ListTenantsResponse answers ListTenants.
+type ListTenantsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those with jobs and those with a quota by name, sorted by name.
+	Tenants       []*Tenant `protobuf:"bytes,1,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTenantsResponse) Reset() {
+	*x = ListTenantsResponse{}
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTenantsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTenantsResponse) ProtoMessage() {}
+
+func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_job_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
+func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_job_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListTenantsResponse) GetTenants() []*Tenant {
+	if x != nil {
+		return x.Tenants
 	}
 	return nil
 }
@@ -1971,7 +2402,7 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\belements\x18\x05 \x01(\rR\belements\x12\x14\n" +
 	"\x05slots\x18\x06 \x01(\rR\x05slots\x124\n" +
 	"\amembers\x18\a \x03(\v2\x1a.gradnic.api.v1.WorkerSpecR\amembers\x122\n" +
-	"\x06native\x18\b \x01(\v2\x1a.gradnic.api.v1.NativeSpecR\x06native\"\x89\x02\n" +
+	"\x06native\x18\b \x01(\v2\x1a.gradnic.api.v1.NativeSpecR\x06native\"\xf6\x02\n" +
 	"\x06Worker\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.gradnic.api.v1.WorkerSpecR\x04spec\x12\x16\n" +
 	"\x06joined\x18\x02 \x01(\bR\x06joined\x12\x1a\n" +
@@ -1981,12 +2412,22 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"duplicates\x18\x05 \x01(\x04R\n" +
 	"duplicates\x12 \n" +
 	"\vtransmitted\x18\x06 \x01(\x04R\vtransmitted\x127\n" +
-	"\tlast_seen\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\blastSeen\"l\n" +
+	"\tlast_seen\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\blastSeen\x12\x16\n" +
+	"\x06resent\x18\b \x01(\x04R\x06resent\x12\x12\n" +
+	"\x04last\x18\t \x01(\x04R\x04last\x12?\n" +
+	"\rmissing_since\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\fmissingSince\"v\n" +
+	"\vCompletions\x12:\n" +
+	"\abuckets\x18\x01 \x03(\v2 .gradnic.api.v1.CompletionBucketR\abuckets\x12+\n" +
+	"\x03sum\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03sum\"Y\n" +
+	"\x10CompletionBucket\x12/\n" +
+	"\x05below\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05below\x12\x14\n" +
+	"\x05slots\x18\x02 \x01(\x04R\x05slots\"l\n" +
 	"\aSlotUse\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x04R\x05total\x12\x15\n" +
 	"\x06in_use\x18\x02 \x01(\x04R\x05inUse\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\x04R\bcomplete\x12\x18\n" +
-	"\awaiting\x18\x04 \x01(\x04R\awaiting\"\x88\x05\n" +
+	"\awaiting\x18\x04 \x01(\x04R\awaiting\"\xc7\x05\n" +
 	"\x03Job\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\x12\x1e\n" +
 	"\n" +
@@ -2008,7 +2449,8 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x06native\x18\x0e \x01(\v2\x1b.gradnic.api.v1.NativeStateR\x06native\x12)\n" +
 	"\x10never_registered\x18\x0f \x03(\rR\x0fneverRegistered\x12\x1d\n" +
 	"\n" +
-	"never_sent\x18\x10 \x03(\rR\tneverSent\"q\n" +
+	"never_sent\x18\x10 \x03(\rR\tneverSent\x12=\n" +
+	"\vcompletions\x18\x11 \x01(\v2\x1b.gradnic.api.v1.CompletionsR\vcompletions\"q\n" +
 	"\x11InstallJobRequest\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\x12/\n" +
 	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"U\n" +
@@ -2064,13 +2506,32 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x11ListSlotsResponse\x12*\n" +
 	"\x05pools\x18\x01 \x03(\v2\x14.gradnic.api.v1.PoolR\x05pools\"%\n" +
 	"\x11ListGroupsRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"c\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\x81\x01\n" +
 	"\x05Group\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\rR\x04size\x124\n" +
-	"\amembers\x18\x03 \x03(\v2\x1a.gradnic.api.v1.WorkerSpecR\amembers\"C\n" +
+	"\amembers\x18\x03 \x03(\v2\x1a.gradnic.api.v1.WorkerSpecR\amembers\x12\x1c\n" +
+	"\tmulticast\x18\x04 \x01(\tR\tmulticast\"C\n" +
 	"\x12ListGroupsResponse\x12-\n" +
-	"\x06groups\x18\x01 \x03(\v2\x15.gradnic.api.v1.GroupR\x06groups*P\n" +
+	"\x06groups\x18\x01 \x03(\v2\x15.gradnic.api.v1.GroupR\x06groups\"\x14\n" +
+	"\x12ListTenantsRequest\"c\n" +
+	"\x05Quota\x12\x12\n" +
+	"\x04jobs\x18\x01 \x01(\rR\x04jobs\x12\x14\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x16\n" +
+	"\x06memory\x18\x03 \x01(\x04R\x06memory\x12\x18\n" +
+	"\apackets\x18\x04 \x01(\x04R\apackets\"\x8d\x02\n" +
+	"\x06Tenant\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04jobs\x18\x02 \x01(\rR\x04jobs\x12\x14\n" +
+	"\x05slots\x18\x03 \x01(\rR\x05slots\x12\x16\n" +
+	"\x06memory\x18\x04 \x01(\x04R\x06memory\x12\x18\n" +
+	"\aworkers\x18\x05 \x01(\rR\aworkers\x12\x18\n" +
+	"\aresults\x18\x06 \x01(\x04R\aresults\x12+\n" +
+	"\x05quota\x18\a \x01(\v2\x15.gradnic.api.v1.QuotaR\x05quota\x12#\n" +
+	"\rpackets_taken\x18\b \x01(\x04R\fpacketsTaken\x12'\n" +
+	"\x0fpackets_dropped\x18\t \x01(\x04R\x0epacketsDropped\"G\n" +
+	"\x13ListTenantsResponse\x120\n" +
+	"\atenants\x18\x01 \x03(\v2\x16.gradnic.api.v1.TenantR\atenants*P\n" +
 	"\bProtocol\x12\x18\n" +
 	"\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11PROTOCOL_SWITCHML\x10\x01\x12\x13\n" +
@@ -2085,7 +2546,7 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\rCHANGE_LISTED\x10\x01\x12\x14\n" +
 	"\x10CHANGE_INSTALLED\x10\x02\x12\x12\n" +
 	"\x0eCHANGE_CHANGED\x10\x03\x12\x12\n" +
-	"\x0eCHANGE_REMOVED\x10\x042\xed\x05\n" +
+	"\x0eCHANGE_REMOVED\x10\x042\xc5\x06\n" +
 	"\n" +
 	"JobService\x12S\n" +
 	"\n" +
@@ -2099,7 +2560,8 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\bListJobs\x12\x1f.gradnic.api.v1.ListJobsRequest\x1a .gradnic.api.v1.ListJobsResponse\x12P\n" +
 	"\tListSlots\x12 .gradnic.api.v1.ListSlotsRequest\x1a!.gradnic.api.v1.ListSlotsResponse\x12S\n" +
 	"\n" +
-	"ListGroups\x12!.gradnic.api.v1.ListGroupsRequest\x1a\".gradnic.api.v1.ListGroupsResponseB\x1eZ\x1cgradnic/control/api/v1;apiv1b\x06proto3"
+	"ListGroups\x12!.gradnic.api.v1.ListGroupsRequest\x1a\".gradnic.api.v1.ListGroupsResponse\x12V\n" +
+	"\vListTenants\x12\".gradnic.api.v1.ListTenantsRequest\x1a#.gradnic.api.v1.ListTenantsResponseB\x1eZ\x1cgradnic/control/api/v1;apiv1b\x06proto3"
 
 var (
 	file_gradnic_api_v1_job_proto_rawDescOnce sync.Once
@@ -2114,7 +2576,7 @@ func file_gradnic_api_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_gradnic_api_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_gradnic_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_gradnic_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_gradnic_api_v1_job_proto_goTypes = []any{
 	(Protocol)(0),                 // 0: gradnic.api.v1.Protocol
 	(Origin)(0),                   // 1: gradnic.api.v1.Origin
@@ -2124,83 +2586,98 @@ var file_gradnic_api_v1_job_proto_goTypes = []any{
 	(*NativeState)(nil),           // 5: gradnic.api.v1.NativeState
 	(*JobSpec)(nil),               // 6: gradnic.api.v1.JobSpec
 	(*Worker)(nil),                // 7: gradnic.api.v1.Worker
-	(*SlotUse)(nil),               // 8: gradnic.api.v1.SlotUse
-	(*Job)(nil),                   // 9: gradnic.api.v1.Job
-	(*InstallJobRequest)(nil),     // 10: gradnic.api.v1.InstallJobRequest
-	(*InstallJobResponse)(nil),    // 11: gradnic.api.v1.InstallJobResponse
-	(*AddWorkerRequest)(nil),      // 12: gradnic.api.v1.AddWorkerRequest
-	(*AddWorkerResponse)(nil),     // 13: gradnic.api.v1.AddWorkerResponse
-	(*RemoveJobRequest)(nil),      // 14: gradnic.api.v1.RemoveJobRequest
-	(*RemoveJobResponse)(nil),     // 15: gradnic.api.v1.RemoveJobResponse
-	(*RenewLeaseRequest)(nil),     // 16: gradnic.api.v1.RenewLeaseRequest
-	(*RenewLeaseResponse)(nil),    // 17: gradnic.api.v1.RenewLeaseResponse
-	(*WatchJobsRequest)(nil),      // 18: gradnic.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),     // 19: gradnic.api.v1.WatchJobsResponse
-	(*GetJobRequest)(nil),         // 20: gradnic.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 21: gradnic.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 22: gradnic.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 23: gradnic.api.v1.ListJobsResponse
-	(*ListSlotsRequest)(nil),      // 24: gradnic.api.v1.ListSlotsRequest
-	(*Pool)(nil),                  // 25: gradnic.api.v1.Pool
-	(*ListSlotsResponse)(nil),     // 26: gradnic.api.v1.ListSlotsResponse
-	(*ListGroupsRequest)(nil),     // 27: gradnic.api.v1.ListGroupsRequest
-	(*Group)(nil),                 // 28: gradnic.api.v1.Group
-	(*ListGroupsResponse)(nil),    // 29: gradnic.api.v1.ListGroupsResponse
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*Completions)(nil),           // 8: gradnic.api.v1.Completions
+	(*CompletionBucket)(nil),      // 9: gradnic.api.v1.CompletionBucket
+	(*SlotUse)(nil),               // 10: gradnic.api.v1.SlotUse
+	(*Job)(nil),                   // 11: gradnic.api.v1.Job
+	(*InstallJobRequest)(nil),     // 12: gradnic.api.v1.InstallJobRequest
+	(*InstallJobResponse)(nil),    // 13: gradnic.api.v1.InstallJobResponse
+	(*AddWorkerRequest)(nil),      // 14: gradnic.api.v1.AddWorkerRequest
+	(*AddWorkerResponse)(nil),     // 15: gradnic.api.v1.AddWorkerResponse
+	(*RemoveJobRequest)(nil),      // 16: gradnic.api.v1.RemoveJobRequest
+	(*RemoveJobResponse)(nil),     // 17: gradnic.api.v1.RemoveJobResponse
+	(*RenewLeaseRequest)(nil),     // 18: gradnic.api.v1.RenewLeaseRequest
+	(*RenewLeaseResponse)(nil),    // 19: gradnic.api.v1.RenewLeaseResponse
+	(*WatchJobsRequest)(nil),      // 20: gradnic.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),     // 21: gradnic.api.v1.WatchJobsResponse
+	(*GetJobRequest)(nil),         // 22: gradnic.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 23: gradnic.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 24: gradnic.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 25: gradnic.api.v1.ListJobsResponse
+	(*ListSlotsRequest)(nil),      // 26: gradnic.api.v1.ListSlotsRequest
+	(*Pool)(nil),                  // 27: gradnic.api.v1.Pool
+	(*ListSlotsResponse)(nil),     // 28: gradnic.api.v1.ListSlotsResponse
+	(*ListGroupsRequest)(nil),     // 29: gradnic.api.v1.ListGroupsRequest
+	(*Group)(nil),                 // 30: gradnic.api.v1.Group
+	(*ListGroupsResponse)(nil),    // 31: gradnic.api.v1.ListGroupsResponse
+	(*ListTenantsRequest)(nil),    // 32: gradnic.api.v1.ListTenantsRequest
+	(*Quota)(nil),                 // 33: gradnic.api.v1.Quota
+	(*Tenant)(nil),                // 34: gradnic.api.v1.Tenant
+	(*ListTenantsResponse)(nil),   // 35: gradnic.api.v1.ListTenantsResponse
+	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
 }
 var file_gradnic_api_v1_job_proto_depIdxs = []int32{
-	30, // 0: gradnic.api.v1.NativeSpec.deadline:type_name -> google.protobuf.Duration
+	36, // 0: gradnic.api.v1.NativeSpec.deadline:type_name -> google.protobuf.Duration
 	0,  // 1: gradnic.api.v1.JobSpec.protocol:type_name -> gradnic.api.v1.Protocol
 	3,  // 2: gradnic.api.v1.JobSpec.members:type_name -> gradnic.api.v1.WorkerSpec
 	4,  // 3: gradnic.api.v1.JobSpec.native:type_name -> gradnic.api.v1.NativeSpec
 	3,  // 4: gradnic.api.v1.Worker.spec:type_name -> gradnic.api.v1.WorkerSpec
-	31, // 5: gradnic.api.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
-	6,  // 6: gradnic.api.v1.Job.spec:type_name -> gradnic.api.v1.JobSpec
-	1,  // 7: gradnic.api.v1.Job.origin:type_name -> gradnic.api.v1.Origin
-	31, // 8: gradnic.api.v1.Job.installed:type_name -> google.protobuf.Timestamp
-	7,  // 9: gradnic.api.v1.Job.workers:type_name -> gradnic.api.v1.Worker
-	8,  // 10: gradnic.api.v1.Job.slots:type_name -> gradnic.api.v1.SlotUse
-	30, // 11: gradnic.api.v1.Job.lease:type_name -> google.protobuf.Duration
-	31, // 12: gradnic.api.v1.Job.expires:type_name -> google.protobuf.Timestamp
-	5,  // 13: gradnic.api.v1.Job.native:type_name -> gradnic.api.v1.NativeState
-	6,  // 14: gradnic.api.v1.InstallJobRequest.spec:type_name -> gradnic.api.v1.JobSpec
-	30, // 15: gradnic.api.v1.InstallJobRequest.lease:type_name -> google.protobuf.Duration
-	9,  // 16: gradnic.api.v1.InstallJobResponse.job:type_name -> gradnic.api.v1.Job
-	3,  // 17: gradnic.api.v1.AddWorkerRequest.worker:type_name -> gradnic.api.v1.WorkerSpec
-	9,  // 18: gradnic.api.v1.AddWorkerResponse.job:type_name -> gradnic.api.v1.Job
-	31, // 19: gradnic.api.v1.RenewLeaseResponse.expires:type_name -> google.protobuf.Timestamp
-	2,  // 20: gradnic.api.v1.WatchJobsResponse.change:type_name -> gradnic.api.v1.Change
-	9,  // 21: gradnic.api.v1.WatchJobsResponse.job:type_name -> gradnic.api.v1.Job
-	9,  // 22: gradnic.api.v1.GetJobResponse.job:type_name -> gradnic.api.v1.Job
-	9,  // 23: gradnic.api.v1.ListJobsResponse.jobs:type_name -> gradnic.api.v1.Job
-	8,  // 24: gradnic.api.v1.Pool.use:type_name -> gradnic.api.v1.SlotUse
-	25, // 25: gradnic.api.v1.ListSlotsResponse.pools:type_name -> gradnic.api.v1.Pool
-	3,  // 26: gradnic.api.v1.Group.members:type_name -> gradnic.api.v1.WorkerSpec
-	28, // 27: gradnic.api.v1.ListGroupsResponse.groups:type_name -> gradnic.api.v1.Group
-	10, // 28: gradnic.api.v1.JobService.InstallJob:input_type -> gradnic.api.v1.InstallJobRequest
-	12, // 29: gradnic.api.v1.JobService.AddWorker:input_type -> gradnic.api.v1.AddWorkerRequest
-	16, // 30: gradnic.api.v1.JobService.RenewLease:input_type -> gradnic.api.v1.RenewLeaseRequest
-	18, // 31: gradnic.api.v1.JobService.WatchJobs:input_type -> gradnic.api.v1.WatchJobsRequest
-	14, // 32: gradnic.api.v1.JobService.RemoveJob:input_type -> gradnic.api.v1.RemoveJobRequest
-	20, // 33: gradnic.api.v1.JobService.GetJob:input_type -> gradnic.api.v1.GetJobRequest
-	22, // 34: gradnic.api.v1.JobService.ListJobs:input_type -> gradnic.api.v1.ListJobsRequest
-	24, // 35: gradnic.api.v1.JobService.ListSlots:input_type -> gradnic.api.v1.ListSlotsRequest
-	27, // 36: gradnic.api.v1.JobService.ListGroups:input_type -> gradnic.api.v1.ListGroupsRequest
-	11, // 37: gradnic.api.v1.JobService.InstallJob:output_type -> gradnic.api.v1.InstallJobResponse
-	13, // 38: gradnic.api.v1.JobService.AddWorker:output_type -> gradnic.api.v1.AddWorkerResponse
-	17, // 39: gradnic.api.v1.JobService.RenewLease:output_type -> gradnic.api.v1.RenewLeaseResponse
-	19, // 40: gradnic.api.v1.JobService.WatchJobs:output_type -> gradnic.api.v1.WatchJobsResponse
-	15, // 41: gradnic.api.v1.JobService.RemoveJob:output_type -> gradnic.api.v1.RemoveJobResponse
-	21, // 42: gradnic.api.v1.JobService.GetJob:output_type -> gradnic.api.v1.GetJobResponse
-	23, // 43: gradnic.api.v1.JobService.ListJobs:output_type -> gradnic.api.v1.ListJobsResponse
-	26, // 44: gradnic.api.v1.JobService.ListSlots:output_type -> gradnic.api.v1.ListSlotsResponse
-	29, // 45: gradnic.api.v1.JobService.ListGroups:output_type -> gradnic.api.v1.ListGroupsResponse
-	37, // [37:46] is the sub-list for method output_type
-	28, // [28:37] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	37, // 5: gradnic.api.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
+	37, // 6: gradnic.api.v1.Worker.missing_since:type_name -> google.protobuf.Timestamp
+	9,  // 7: gradnic.api.v1.Completions.buckets:type_name -> gradnic.api.v1.CompletionBucket
+	36, // 8: gradnic.api.v1.Completions.sum:type_name -> google.protobuf.Duration
+	36, // 9: gradnic.api.v1.CompletionBucket.below:type_name -> google.protobuf.Duration
+	6,  // 10: gradnic.api.v1.Job.spec:type_name -> gradnic.api.v1.JobSpec
+	1,  // 11: gradnic.api.v1.Job.origin:type_name -> gradnic.api.v1.Origin
+	37, // 12: gradnic.api.v1.Job.installed:type_name -> google.protobuf.Timestamp
+	7,  // 13: gradnic.api.v1.Job.workers:type_name -> gradnic.api.v1.Worker
+	10, // 14: gradnic.api.v1.Job.slots:type_name -> gradnic.api.v1.SlotUse
+	36, // 15: gradnic.api.v1.Job.lease:type_name -> google.protobuf.Duration
+	37, // 16: gradnic.api.v1.Job.expires:type_name -> google.protobuf.Timestamp
+	5,  // 17: gradnic.api.v1.Job.native:type_name -> gradnic.api.v1.NativeState
+	8,  // 18: gradnic.api.v1.Job.completions:type_name -> gradnic.api.v1.Completions
+	6,  // 19: gradnic.api.v1.InstallJobRequest.spec:type_name -> gradnic.api.v1.JobSpec
+	36, // 20: gradnic.api.v1.InstallJobRequest.lease:type_name -> google.protobuf.Duration
+	11, // 21: gradnic.api.v1.InstallJobResponse.job:type_name -> gradnic.api.v1.Job
+	3,  // 22: gradnic.api.v1.AddWorkerRequest.worker:type_name -> gradnic.api.v1.WorkerSpec
+	11, // 23: gradnic.api.v1.AddWorkerResponse.job:type_name -> gradnic.api.v1.Job
+	37, // 24: gradnic.api.v1.RenewLeaseResponse.expires:type_name -> google.protobuf.Timestamp
+	2,  // 25: gradnic.api.v1.WatchJobsResponse.change:type_name -> gradnic.api.v1.Change
+	11, // 26: gradnic.api.v1.WatchJobsResponse.job:type_name -> gradnic.api.v1.Job
+	11, // 27: gradnic.api.v1.GetJobResponse.job:type_name -> gradnic.api.v1.Job
+	11, // 28: gradnic.api.v1.ListJobsResponse.jobs:type_name -> gradnic.api.v1.Job
+	10, // 29: gradnic.api.v1.Pool.use:type_name -> gradnic.api.v1.SlotUse
+	27, // 30: gradnic.api.v1.ListSlotsResponse.pools:type_name -> gradnic.api.v1.Pool
+	3,  // 31: gradnic.api.v1.Group.members:type_name -> gradnic.api.v1.WorkerSpec
+	30, // 32: gradnic.api.v1.ListGroupsResponse.groups:type_name -> gradnic.api.v1.Group
+	33, // 33: gradnic.api.v1.Tenant.quota:type_name -> gradnic.api.v1.Quota
+	34, // 34: gradnic.api.v1.ListTenantsResponse.tenants:type_name -> gradnic.api.v1.Tenant
+	12, // 35: gradnic.api.v1.JobService.InstallJob:input_type -> gradnic.api.v1.InstallJobRequest
+	14, // 36: gradnic.api.v1.JobService.AddWorker:input_type -> gradnic.api.v1.AddWorkerRequest
+	18, // 37: gradnic.api.v1.JobService.RenewLease:input_type -> gradnic.api.v1.RenewLeaseRequest
+	20, // 38: gradnic.api.v1.JobService.WatchJobs:input_type -> gradnic.api.v1.WatchJobsRequest
+	16, // 39: gradnic.api.v1.JobService.RemoveJob:input_type -> gradnic.api.v1.RemoveJobRequest
+	22, // 40: gradnic.api.v1.JobService.GetJob:input_type -> gradnic.api.v1.GetJobRequest
+	24, // 41: gradnic.api.v1.JobService.ListJobs:input_type -> gradnic.api.v1.ListJobsRequest
+	26, // 42: gradnic.api.v1.JobService.ListSlots:input_type -> gradnic.api.v1.ListSlotsRequest
+	29, // 43: gradnic.api.v1.JobService.ListGroups:input_type -> gradnic.api.v1.ListGroupsRequest
+	32, // 44: gradnic.api.v1.JobService.ListTenants:input_type -> gradnic.api.v1.ListTenantsRequest
+	13, // 45: gradnic.api.v1.JobService.InstallJob:output_type -> gradnic.api.v1.InstallJobResponse
+	15, // 46: gradnic.api.v1.JobService.AddWorker:output_type -> gradnic.api.v1.AddWorkerResponse
+	19, // 47: gradnic.api.v1.JobService.RenewLease:output_type -> gradnic.api.v1.RenewLeaseResponse
+	21, // 48: gradnic.api.v1.JobService.WatchJobs:output_type -> gradnic.api.v1.WatchJobsResponse
+	17, // 49: gradnic.api.v1.JobService.RemoveJob:output_type -> gradnic.api.v1.RemoveJobResponse
+	23, // 50: gradnic.api.v1.JobService.GetJob:output_type -> gradnic.api.v1.GetJobResponse
+	25, // 51: gradnic.api.v1.JobService.ListJobs:output_type -> gradnic.api.v1.ListJobsResponse
+	28, // 52: gradnic.api.v1.JobService.ListSlots:output_type -> gradnic.api.v1.ListSlotsResponse
+	31, // 53: gradnic.api.v1.JobService.ListGroups:output_type -> gradnic.api.v1.ListGroupsResponse
+	35, // 54: gradnic.api.v1.JobService.ListTenants:output_type -> gradnic.api.v1.ListTenantsResponse
+	45, // [45:55] is the sub-list for method output_type
+	35, // [35:45] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_gradnic_api_v1_job_proto_init() }
@@ -2214,7 +2691,7 @@ func file_gradnic_api_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradnic_api_v1_job_proto_rawDesc), len(file_gradnic_api_v1_job_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   27,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,15 +21,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	JobService_InstallJob_FullMethodName = "/gradnic.api.v1.JobService/InstallJob"
-	JobService_AddWorker_FullMethodName  = "/gradnic.api.v1.JobService/AddWorker"
-	JobService_RenewLease_FullMethodName = "/gradnic.api.v1.JobService/RenewLease"
-	JobService_WatchJobs_FullMethodName  = "/gradnic.api.v1.JobService/WatchJobs"
-	JobService_RemoveJob_FullMethodName  = "/gradnic.api.v1.JobService/RemoveJob"
-	JobService_GetJob_FullMethodName     = "/gradnic.api.v1.JobService/GetJob"
-	JobService_ListJobs_FullMethodName   = "/gradnic.api.v1.JobService/ListJobs"
-	JobService_ListSlots_FullMethodName  = "/gradnic.api.v1.JobService/ListSlots"
-	JobService_ListGroups_FullMethodName = "/gradnic.api.v1.JobService/ListGroups"
+	JobService_InstallJob_FullMethodName  = "/gradnic.api.v1.JobService/InstallJob"
+	JobService_AddWorker_FullMethodName   = "/gradnic.api.v1.JobService/AddWorker"
+	JobService_RenewLease_FullMethodName  = "/gradnic.api.v1.JobService/RenewLease"
+	JobService_WatchJobs_FullMethodName   = "/gradnic.api.v1.JobService/WatchJobs"
+	JobService_RemoveJob_FullMethodName   = "/gradnic.api.v1.JobService/RemoveJob"
+	JobService_GetJob_FullMethodName      = "/gradnic.api.v1.JobService/GetJob"
+	JobService_ListJobs_FullMethodName    = "/gradnic.api.v1.JobService/ListJobs"
+	JobService_ListSlots_FullMethodName   = "/gradnic.api.v1.JobService/ListSlots"
+	JobService_ListGroups_FullMethodName  = "/gradnic.api.v1.JobService/ListGroups"
+	JobService_ListTenants_FullMethodName = "/gradnic.api.v1.JobService/ListTenants"
 )
 
 // JobServiceClient is the client API for JobService service.
@@ -66,6 +67,8 @@ type JobServiceClient interface {
 	ListSlots(ctx context.Context, in *ListSlotsRequest, opts ...grpc.CallOption) (*ListSlotsResponse, error)
 	// ListGroups returns where the results of each job go, or of one.
 	ListGroups(ctx context.Context, in *ListGroupsRequest, opts ...grpc.CallOption) (*ListGroupsResponse, error)
+	// ListTenants returns what tenants take and may take; a tenant sees itself.
+	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
 }
 
 type jobServiceClient struct {
@@ -175,6 +178,16 @@ func (c *jobServiceClient) ListGroups(ctx context.Context, in *ListGroupsRequest
 	return out, nil
 }
 
+func (c *jobServiceClient) ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTenantsResponse)
+	err := c.cc.Invoke(ctx, JobService_ListTenants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // JobServiceServer is the server API for JobService service.
 // All implementations must embed UnimplementedJobServiceServer
 // for forward compatibility.
@@ -209,6 +222,8 @@ type JobServiceServer interface {
 	ListSlots(context.Context, *ListSlotsRequest) (*ListSlotsResponse, error)
 	// ListGroups returns where the results of each job go, or of one.
 	ListGroups(context.Context, *ListGroupsRequest) (*ListGroupsResponse, error)
+	// ListTenants returns what tenants take and may take; a tenant sees itself.
+	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
 	mustEmbedUnimplementedJobServiceServer()
 }
 
@@ -245,6 +260,9 @@ func (UnimplementedJobServiceServer) ListSlots(context.Context, *ListSlotsReques
 }
 func (UnimplementedJobServiceServer) ListGroups(context.Context, *ListGroupsRequest) (*ListGroupsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListGroups not implemented")
+}
+func (UnimplementedJobServiceServer) ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTenants not implemented")
 }
 func (UnimplementedJobServiceServer) mustEmbedUnimplementedJobServiceServer() {}
 func (UnimplementedJobServiceServer) testEmbeddedByValue()                    {}
@@ -422,6 +440,24 @@ func _JobService_ListGroups_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_ListTenants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTenantsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ListTenants(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ListTenants_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ListTenants(ctx, req.(*ListTenantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // JobService_ServiceDesc is the grpc.ServiceDesc for JobService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -460,6 +496,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListGroups",
 			Handler:    _JobService_ListGroups_Handler,
+		},
+		{
+			MethodName: "ListTenants",
+			Handler:    _JobService_ListTenants_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -642,7 +642,9 @@ type Port struct {
 	// How full its rings are.
 	Rings *Rings `protobuf:"bytes,14,opt,name=rings,proto3" json:"rings,omitempty"`
 	// Frames that the steering program saw, by its verdict, sorted by name; xdp only.
-	Steering      []*Drop `protobuf:"bytes,15,rep,name=steering,proto3" json:"steering,omitempty"`
+	Steering []*Drop `protobuf:"bytes,15,rep,name=steering,proto3" json:"steering,omitempty"`
+	// What was charged to each packet budget: strays first, then by tenant. Empty when no packets are bounded; xdp only.
+	Budgets       []*Budget `protobuf:"bytes,16,rep,name=budgets,proto3" json:"budgets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -782,6 +784,96 @@ func (x *Port) GetSteering() []*Drop {
 	return nil
 }
 
+func (x *Port) GetBudgets() []*Budget {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
+// Budget is how many frames a port takes of one tenant's workers, or of strays: senders that are nobody's worker. What
+// is above is dropped by the steering program, before it costs the NIC anything.
+type Budget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant; "(nobody)" for jobs without one, "(strays)" for senders that are no worker here.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Frames a second; 0: no bound.
+	Rate uint64 `protobuf:"varint,2,opt,name=rate,proto3" json:"rate,omitempty"`
+	// Frames at once.
+	Burst uint32 `protobuf:"varint,3,opt,name=burst,proto3" json:"burst,omitempty"`
+	// Frames that were taken.
+	Taken uint64 `protobuf:"varint,4,opt,name=taken,proto3" json:"taken,omitempty"`
+	// Frames that were dropped.
+	Dropped       uint64 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Budget) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Budget) GetRate() uint64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Budget) GetBurst() uint32 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
+func (x *Budget) GetTaken() uint64 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
+func (x *Budget) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
 // Rings are sums over a port's queues.
 type Rings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -799,7 +891,7 @@ type Rings struct {
 
 func (x *Rings) Reset() {
 	*x = Rings{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +903,7 @@ func (x *Rings) String() string {
 func (*Rings) ProtoMessage() {}
 
 func (x *Rings) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +916,7 @@ func (x *Rings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rings.ProtoReflect.Descriptor instead.
 func (*Rings) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{6}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Rings) GetFill() uint64 {
@@ -872,7 +964,7 @@ type LaneTime struct {
 
 func (x *LaneTime) Reset() {
 	*x = LaneTime{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +976,7 @@ func (x *LaneTime) String() string {
 func (*LaneTime) ProtoMessage() {}
 
 func (x *LaneTime) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +989,7 @@ func (x *LaneTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneTime.ProtoReflect.Descriptor instead.
 func (*LaneTime) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{7}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LaneTime) GetLifeNs() uint64 {
@@ -951,7 +1043,7 @@ type Lane struct {
 
 func (x *Lane) Reset() {
 	*x = Lane{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1055,7 @@ func (x *Lane) String() string {
 func (*Lane) ProtoMessage() {}
 
 func (x *Lane) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1068,7 @@ func (x *Lane) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lane.ProtoReflect.Descriptor instead.
 func (*Lane) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{8}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Lane) GetIndex() uint32 {
@@ -1037,7 +1129,7 @@ type GetNICRequest struct {
 
 func (x *GetNICRequest) Reset() {
 	*x = GetNICRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1141,7 @@ func (x *GetNICRequest) String() string {
 func (*GetNICRequest) ProtoMessage() {}
 
 func (x *GetNICRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1154,7 @@ func (x *GetNICRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNICRequest.ProtoReflect.Descriptor instead.
 func (*GetNICRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{9}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{10}
 }
 
 // GetNICResponse says who the NIC is.
@@ -1086,7 +1178,7 @@ type GetNICResponse struct {
 
 func (x *GetNICResponse) Reset() {
 	*x = GetNICResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1190,7 @@ func (x *GetNICResponse) String() string {
 func (*GetNICResponse) ProtoMessage() {}
 
 func (x *GetNICResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1203,7 @@ func (x *GetNICResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNICResponse.ProtoReflect.Descriptor instead.
 func (*GetNICResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{10}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetNICResponse) GetMac() string {
@@ -1165,7 +1257,7 @@ type GetCardRequest struct {
 
 func (x *GetCardRequest) Reset() {
 	*x = GetCardRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1269,7 @@ func (x *GetCardRequest) String() string {
 func (*GetCardRequest) ProtoMessage() {}
 
 func (x *GetCardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1282,7 @@ func (x *GetCardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCardRequest.ProtoReflect.Descriptor instead.
 func (*GetCardRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{11}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{12}
 }
 
 // GetCardResponse answers GetCard.
@@ -1204,7 +1296,7 @@ type GetCardResponse struct {
 
 func (x *GetCardResponse) Reset() {
 	*x = GetCardResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1308,7 @@ func (x *GetCardResponse) String() string {
 func (*GetCardResponse) ProtoMessage() {}
 
 func (x *GetCardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1321,7 @@ func (x *GetCardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCardResponse.ProtoReflect.Descriptor instead.
 func (*GetCardResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{12}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetCardResponse) GetProfile() string {
@@ -1248,7 +1340,7 @@ type ListPortsRequest struct {
 
 func (x *ListPortsRequest) Reset() {
 	*x = ListPortsRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1352,7 @@ func (x *ListPortsRequest) String() string {
 func (*ListPortsRequest) ProtoMessage() {}
 
 func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1365,7 @@ func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsRequest.ProtoReflect.Descriptor instead.
 func (*ListPortsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{13}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{14}
 }
 
 // ListPortsResponse answers ListPorts.
@@ -1287,7 +1379,7 @@ type ListPortsResponse struct {
 
 func (x *ListPortsResponse) Reset() {
 	*x = ListPortsResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1391,7 @@ func (x *ListPortsResponse) String() string {
 func (*ListPortsResponse) ProtoMessage() {}
 
 func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1404,7 @@ func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsResponse.ProtoReflect.Descriptor instead.
 func (*ListPortsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{14}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListPortsResponse) GetPorts() []*Port {
@@ -1331,7 +1423,7 @@ type ListLanesRequest struct {
 
 func (x *ListLanesRequest) Reset() {
 	*x = ListLanesRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1435,7 @@ func (x *ListLanesRequest) String() string {
 func (*ListLanesRequest) ProtoMessage() {}
 
 func (x *ListLanesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1448,7 @@ func (x *ListLanesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLanesRequest.ProtoReflect.Descriptor instead.
 func (*ListLanesRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{15}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{16}
 }
 
 // ListLanesResponse answers ListLanes.
@@ -1370,7 +1462,7 @@ type ListLanesResponse struct {
 
 func (x *ListLanesResponse) Reset() {
 	*x = ListLanesResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1474,7 @@ func (x *ListLanesResponse) String() string {
 func (*ListLanesResponse) ProtoMessage() {}
 
 func (x *ListLanesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1487,7 @@ func (x *ListLanesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLanesResponse.ProtoReflect.Descriptor instead.
 func (*ListLanesResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{16}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListLanesResponse) GetLanes() []*Lane {
@@ -1414,7 +1506,7 @@ type GetCountersRequest struct {
 
 func (x *GetCountersRequest) Reset() {
 	*x = GetCountersRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1518,7 @@ func (x *GetCountersRequest) String() string {
 func (*GetCountersRequest) ProtoMessage() {}
 
 func (x *GetCountersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1531,7 @@ func (x *GetCountersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCountersRequest.ProtoReflect.Descriptor instead.
 func (*GetCountersRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{17}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{18}
 }
 
 // GetCountersResponse answers GetCounters.
@@ -1461,7 +1553,7 @@ type GetCountersResponse struct {
 
 func (x *GetCountersResponse) Reset() {
 	*x = GetCountersResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1565,7 @@ func (x *GetCountersResponse) String() string {
 func (*GetCountersResponse) ProtoMessage() {}
 
 func (x *GetCountersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1578,7 @@ func (x *GetCountersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCountersResponse.ProtoReflect.Descriptor instead.
 func (*GetCountersResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{18}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetCountersResponse) GetCounters() *Counters {
@@ -1537,7 +1629,7 @@ type SetImpairmentRequest struct {
 
 func (x *SetImpairmentRequest) Reset() {
 	*x = SetImpairmentRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1641,7 @@ func (x *SetImpairmentRequest) String() string {
 func (*SetImpairmentRequest) ProtoMessage() {}
 
 func (x *SetImpairmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1654,7 @@ func (x *SetImpairmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImpairmentRequest.ProtoReflect.Descriptor instead.
 func (*SetImpairmentRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{19}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SetImpairmentRequest) GetPort() string {
@@ -1588,7 +1680,7 @@ type SetImpairmentResponse struct {
 
 func (x *SetImpairmentResponse) Reset() {
 	*x = SetImpairmentResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1692,7 @@ func (x *SetImpairmentResponse) String() string {
 func (*SetImpairmentResponse) ProtoMessage() {}
 
 func (x *SetImpairmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1705,7 @@ func (x *SetImpairmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImpairmentResponse.ProtoReflect.Descriptor instead.
 func (*SetImpairmentResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{20}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{21}
 }
 
 // ClearImpairmentRequest asks for an impairment to end.
@@ -1627,7 +1719,7 @@ type ClearImpairmentRequest struct {
 
 func (x *ClearImpairmentRequest) Reset() {
 	*x = ClearImpairmentRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[21]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1731,7 @@ func (x *ClearImpairmentRequest) String() string {
 func (*ClearImpairmentRequest) ProtoMessage() {}
 
 func (x *ClearImpairmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[21]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1744,7 @@ func (x *ClearImpairmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearImpairmentRequest.ProtoReflect.Descriptor instead.
 func (*ClearImpairmentRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{21}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ClearImpairmentRequest) GetPort() string {
@@ -1671,7 +1763,7 @@ type ClearImpairmentResponse struct {
 
 func (x *ClearImpairmentResponse) Reset() {
 	*x = ClearImpairmentResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[22]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1775,7 @@ func (x *ClearImpairmentResponse) String() string {
 func (*ClearImpairmentResponse) ProtoMessage() {}
 
 func (x *ClearImpairmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[22]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1788,7 @@ func (x *ClearImpairmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearImpairmentResponse.ProtoReflect.Descriptor instead.
 func (*ClearImpairmentResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{22}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{23}
 }
 
 var File_gradnic_api_v1_nic_proto protoreflect.FileDescriptor
@@ -1762,7 +1854,7 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"reorder_by\x18\b \x01(\rR\treorderBy\x12<\n" +
 	"\freorder_hold\x18\t \x01(\v2\x19.google.protobuf.DurationR\vreorderHold\x12\x12\n" +
 	"\x04seed\x18\n" +
-	" \x01(\x04R\x04seed\"\xf6\x03\n" +
+	" \x01(\x04R\x04seed\"\xa8\x04\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1781,7 +1873,14 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"\x03why\x18\f \x01(\tR\x03why\x12\x1a\n" +
 	"\brebuilds\x18\r \x01(\x04R\brebuilds\x12+\n" +
 	"\x05rings\x18\x0e \x01(\v2\x15.gradnic.api.v1.RingsR\x05rings\x120\n" +
-	"\bsteering\x18\x0f \x03(\v2\x14.gradnic.api.v1.DropR\bsteering\"y\n" +
+	"\bsteering\x18\x0f \x03(\v2\x14.gradnic.api.v1.DropR\bsteering\x120\n" +
+	"\abudgets\x18\x10 \x03(\v2\x16.gradnic.api.v1.BudgetR\abudgets\"z\n" +
+	"\x06Budget\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04rate\x18\x02 \x01(\x04R\x04rate\x12\x14\n" +
+	"\x05burst\x18\x03 \x01(\rR\x05burst\x12\x14\n" +
+	"\x05taken\x18\x04 \x01(\x04R\x05taken\x12\x18\n" +
+	"\adropped\x18\x05 \x01(\x04R\adropped\"y\n" +
 	"\x05Rings\x12\x12\n" +
 	"\x04fill\x18\x01 \x01(\x04R\x04fill\x12\x1b\n" +
 	"\tfill_most\x18\x02 \x01(\x04R\bfillMost\x12\x1a\n" +
@@ -1856,7 +1955,7 @@ func file_gradnic_api_v1_nic_proto_rawDescGZIP() []byte {
 	return file_gradnic_api_v1_nic_proto_rawDescData
 }
 
-var file_gradnic_api_v1_nic_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_gradnic_api_v1_nic_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_gradnic_api_v1_nic_proto_goTypes = []any{
 	(*Drop)(nil),                    // 0: gradnic.api.v1.Drop
 	(*Counters)(nil),                // 1: gradnic.api.v1.Counters
@@ -1864,64 +1963,66 @@ var file_gradnic_api_v1_nic_proto_goTypes = []any{
 	(*KernelCounters)(nil),          // 3: gradnic.api.v1.KernelCounters
 	(*Impairment)(nil),              // 4: gradnic.api.v1.Impairment
 	(*Port)(nil),                    // 5: gradnic.api.v1.Port
-	(*Rings)(nil),                   // 6: gradnic.api.v1.Rings
-	(*LaneTime)(nil),                // 7: gradnic.api.v1.LaneTime
-	(*Lane)(nil),                    // 8: gradnic.api.v1.Lane
-	(*GetNICRequest)(nil),           // 9: gradnic.api.v1.GetNICRequest
-	(*GetNICResponse)(nil),          // 10: gradnic.api.v1.GetNICResponse
-	(*GetCardRequest)(nil),          // 11: gradnic.api.v1.GetCardRequest
-	(*GetCardResponse)(nil),         // 12: gradnic.api.v1.GetCardResponse
-	(*ListPortsRequest)(nil),        // 13: gradnic.api.v1.ListPortsRequest
-	(*ListPortsResponse)(nil),       // 14: gradnic.api.v1.ListPortsResponse
-	(*ListLanesRequest)(nil),        // 15: gradnic.api.v1.ListLanesRequest
-	(*ListLanesResponse)(nil),       // 16: gradnic.api.v1.ListLanesResponse
-	(*GetCountersRequest)(nil),      // 17: gradnic.api.v1.GetCountersRequest
-	(*GetCountersResponse)(nil),     // 18: gradnic.api.v1.GetCountersResponse
-	(*SetImpairmentRequest)(nil),    // 19: gradnic.api.v1.SetImpairmentRequest
-	(*SetImpairmentResponse)(nil),   // 20: gradnic.api.v1.SetImpairmentResponse
-	(*ClearImpairmentRequest)(nil),  // 21: gradnic.api.v1.ClearImpairmentRequest
-	(*ClearImpairmentResponse)(nil), // 22: gradnic.api.v1.ClearImpairmentResponse
-	(*durationpb.Duration)(nil),     // 23: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 24: google.protobuf.Timestamp
+	(*Budget)(nil),                  // 6: gradnic.api.v1.Budget
+	(*Rings)(nil),                   // 7: gradnic.api.v1.Rings
+	(*LaneTime)(nil),                // 8: gradnic.api.v1.LaneTime
+	(*Lane)(nil),                    // 9: gradnic.api.v1.Lane
+	(*GetNICRequest)(nil),           // 10: gradnic.api.v1.GetNICRequest
+	(*GetNICResponse)(nil),          // 11: gradnic.api.v1.GetNICResponse
+	(*GetCardRequest)(nil),          // 12: gradnic.api.v1.GetCardRequest
+	(*GetCardResponse)(nil),         // 13: gradnic.api.v1.GetCardResponse
+	(*ListPortsRequest)(nil),        // 14: gradnic.api.v1.ListPortsRequest
+	(*ListPortsResponse)(nil),       // 15: gradnic.api.v1.ListPortsResponse
+	(*ListLanesRequest)(nil),        // 16: gradnic.api.v1.ListLanesRequest
+	(*ListLanesResponse)(nil),       // 17: gradnic.api.v1.ListLanesResponse
+	(*GetCountersRequest)(nil),      // 18: gradnic.api.v1.GetCountersRequest
+	(*GetCountersResponse)(nil),     // 19: gradnic.api.v1.GetCountersResponse
+	(*SetImpairmentRequest)(nil),    // 20: gradnic.api.v1.SetImpairmentRequest
+	(*SetImpairmentResponse)(nil),   // 21: gradnic.api.v1.SetImpairmentResponse
+	(*ClearImpairmentRequest)(nil),  // 22: gradnic.api.v1.ClearImpairmentRequest
+	(*ClearImpairmentResponse)(nil), // 23: gradnic.api.v1.ClearImpairmentResponse
+	(*durationpb.Duration)(nil),     // 24: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 25: google.protobuf.Timestamp
 }
 var file_gradnic_api_v1_nic_proto_depIdxs = []int32{
 	0,  // 0: gradnic.api.v1.Counters.drops:type_name -> gradnic.api.v1.Drop
 	0,  // 1: gradnic.api.v1.Counters.replica_drops:type_name -> gradnic.api.v1.Drop
-	23, // 2: gradnic.api.v1.Impairment.reorder_hold:type_name -> google.protobuf.Duration
+	24, // 2: gradnic.api.v1.Impairment.reorder_hold:type_name -> google.protobuf.Duration
 	1,  // 3: gradnic.api.v1.Port.counters:type_name -> gradnic.api.v1.Counters
 	3,  // 4: gradnic.api.v1.Port.kernel:type_name -> gradnic.api.v1.KernelCounters
 	4,  // 5: gradnic.api.v1.Port.impairment:type_name -> gradnic.api.v1.Impairment
-	6,  // 6: gradnic.api.v1.Port.rings:type_name -> gradnic.api.v1.Rings
+	7,  // 6: gradnic.api.v1.Port.rings:type_name -> gradnic.api.v1.Rings
 	0,  // 7: gradnic.api.v1.Port.steering:type_name -> gradnic.api.v1.Drop
-	1,  // 8: gradnic.api.v1.Lane.counters:type_name -> gradnic.api.v1.Counters
-	2,  // 9: gradnic.api.v1.Lane.frames:type_name -> gradnic.api.v1.Frames
-	7,  // 10: gradnic.api.v1.Lane.time:type_name -> gradnic.api.v1.LaneTime
-	5,  // 11: gradnic.api.v1.ListPortsResponse.ports:type_name -> gradnic.api.v1.Port
-	8,  // 12: gradnic.api.v1.ListLanesResponse.lanes:type_name -> gradnic.api.v1.Lane
-	1,  // 13: gradnic.api.v1.GetCountersResponse.counters:type_name -> gradnic.api.v1.Counters
-	2,  // 14: gradnic.api.v1.GetCountersResponse.frames:type_name -> gradnic.api.v1.Frames
-	3,  // 15: gradnic.api.v1.GetCountersResponse.kernel:type_name -> gradnic.api.v1.KernelCounters
-	24, // 16: gradnic.api.v1.GetCountersResponse.taken:type_name -> google.protobuf.Timestamp
-	4,  // 17: gradnic.api.v1.SetImpairmentRequest.impairment:type_name -> gradnic.api.v1.Impairment
-	9,  // 18: gradnic.api.v1.NICService.GetNIC:input_type -> gradnic.api.v1.GetNICRequest
-	11, // 19: gradnic.api.v1.NICService.GetCard:input_type -> gradnic.api.v1.GetCardRequest
-	13, // 20: gradnic.api.v1.NICService.ListPorts:input_type -> gradnic.api.v1.ListPortsRequest
-	15, // 21: gradnic.api.v1.NICService.ListLanes:input_type -> gradnic.api.v1.ListLanesRequest
-	17, // 22: gradnic.api.v1.NICService.GetCounters:input_type -> gradnic.api.v1.GetCountersRequest
-	19, // 23: gradnic.api.v1.NICService.SetImpairment:input_type -> gradnic.api.v1.SetImpairmentRequest
-	21, // 24: gradnic.api.v1.NICService.ClearImpairment:input_type -> gradnic.api.v1.ClearImpairmentRequest
-	10, // 25: gradnic.api.v1.NICService.GetNIC:output_type -> gradnic.api.v1.GetNICResponse
-	12, // 26: gradnic.api.v1.NICService.GetCard:output_type -> gradnic.api.v1.GetCardResponse
-	14, // 27: gradnic.api.v1.NICService.ListPorts:output_type -> gradnic.api.v1.ListPortsResponse
-	16, // 28: gradnic.api.v1.NICService.ListLanes:output_type -> gradnic.api.v1.ListLanesResponse
-	18, // 29: gradnic.api.v1.NICService.GetCounters:output_type -> gradnic.api.v1.GetCountersResponse
-	20, // 30: gradnic.api.v1.NICService.SetImpairment:output_type -> gradnic.api.v1.SetImpairmentResponse
-	22, // 31: gradnic.api.v1.NICService.ClearImpairment:output_type -> gradnic.api.v1.ClearImpairmentResponse
-	25, // [25:32] is the sub-list for method output_type
-	18, // [18:25] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	6,  // 8: gradnic.api.v1.Port.budgets:type_name -> gradnic.api.v1.Budget
+	1,  // 9: gradnic.api.v1.Lane.counters:type_name -> gradnic.api.v1.Counters
+	2,  // 10: gradnic.api.v1.Lane.frames:type_name -> gradnic.api.v1.Frames
+	8,  // 11: gradnic.api.v1.Lane.time:type_name -> gradnic.api.v1.LaneTime
+	5,  // 12: gradnic.api.v1.ListPortsResponse.ports:type_name -> gradnic.api.v1.Port
+	9,  // 13: gradnic.api.v1.ListLanesResponse.lanes:type_name -> gradnic.api.v1.Lane
+	1,  // 14: gradnic.api.v1.GetCountersResponse.counters:type_name -> gradnic.api.v1.Counters
+	2,  // 15: gradnic.api.v1.GetCountersResponse.frames:type_name -> gradnic.api.v1.Frames
+	3,  // 16: gradnic.api.v1.GetCountersResponse.kernel:type_name -> gradnic.api.v1.KernelCounters
+	25, // 17: gradnic.api.v1.GetCountersResponse.taken:type_name -> google.protobuf.Timestamp
+	4,  // 18: gradnic.api.v1.SetImpairmentRequest.impairment:type_name -> gradnic.api.v1.Impairment
+	10, // 19: gradnic.api.v1.NICService.GetNIC:input_type -> gradnic.api.v1.GetNICRequest
+	12, // 20: gradnic.api.v1.NICService.GetCard:input_type -> gradnic.api.v1.GetCardRequest
+	14, // 21: gradnic.api.v1.NICService.ListPorts:input_type -> gradnic.api.v1.ListPortsRequest
+	16, // 22: gradnic.api.v1.NICService.ListLanes:input_type -> gradnic.api.v1.ListLanesRequest
+	18, // 23: gradnic.api.v1.NICService.GetCounters:input_type -> gradnic.api.v1.GetCountersRequest
+	20, // 24: gradnic.api.v1.NICService.SetImpairment:input_type -> gradnic.api.v1.SetImpairmentRequest
+	22, // 25: gradnic.api.v1.NICService.ClearImpairment:input_type -> gradnic.api.v1.ClearImpairmentRequest
+	11, // 26: gradnic.api.v1.NICService.GetNIC:output_type -> gradnic.api.v1.GetNICResponse
+	13, // 27: gradnic.api.v1.NICService.GetCard:output_type -> gradnic.api.v1.GetCardResponse
+	15, // 28: gradnic.api.v1.NICService.ListPorts:output_type -> gradnic.api.v1.ListPortsResponse
+	17, // 29: gradnic.api.v1.NICService.ListLanes:output_type -> gradnic.api.v1.ListLanesResponse
+	19, // 30: gradnic.api.v1.NICService.GetCounters:output_type -> gradnic.api.v1.GetCountersResponse
+	21, // 31: gradnic.api.v1.NICService.SetImpairment:output_type -> gradnic.api.v1.SetImpairmentResponse
+	23, // 32: gradnic.api.v1.NICService.ClearImpairment:output_type -> gradnic.api.v1.ClearImpairmentResponse
+	26, // [26:33] is the sub-list for method output_type
+	19, // [19:26] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_gradnic_api_v1_nic_proto_init() }
@@ -1935,7 +2036,7 @@ func file_gradnic_api_v1_nic_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradnic_api_v1_nic_proto_rawDesc), len(file_gradnic_api_v1_nic_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
