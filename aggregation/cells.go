@@ -3,6 +3,7 @@ package aggregation
 import (
 	"gradnic/aggregation/kernel"
 	"gradnic/codec"
+	codeckernel "gradnic/codec/kernel"
 )
 
 // cells are the values of a pool's versions. The loops return how many elements
@@ -18,6 +19,9 @@ type cells interface {
 
 // newCells makes the values of n versions.
 func newCells(s Spec, n int) (cells, error) {
+	if s.HasCodec() {
+		return newCoded(s, n)
+	}
 	switch s.Type {
 	case Int64:
 		return newPlain[int64](s, n)
@@ -110,7 +114,8 @@ func mustCodec(id codec.ID) codec.Codec {
 // blocks are values whose wire elements are decoded and encoded by codec bfp16.
 type blocks struct {
 	plain[float32]
-	decoded []float32 // one contribution
+	decoded []float32   // one contribution
+	adder   codec.Adder // adds a contribution in one pass; nil where the policy or the operation need more
 }
 
 func newBlocks(s Spec, n int) (*blocks, error) {
@@ -118,7 +123,11 @@ func newBlocks(s Spec, n int) (*blocks, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &blocks{plain: *plainOf(s, n, ops), decoded: make([]float32, s.Elements)}, nil
+	b := &blocks{plain: *plainOf(s, n, ops), decoded: make([]float32, s.Elements)}
+	if s.Op <= Mean && s.Policy == Propagate {
+		b.adder, _ = bfp16.(codec.Adder)
+	}
+	return b, nil
 }
 
 func (b *blocks) decode(src []byte) []byte {
@@ -128,17 +137,32 @@ func (b *blocks) decode(src []byte) []byte {
 	return kernel.Bytes(b.decoded)
 }
 
-func (b *blocks) set(i int, src []byte) int  { return b.plain.set(i, b.decode(src)) }
-func (b *blocks) fold(i int, src []byte) int { return b.plain.fold(i, b.decode(src)) }
+func (b *blocks) set(i int, src []byte) int { return b.plain.set(i, b.decode(src)) }
+
+// fold does not look for what is not finite where it adds in one pass: in a sum it stays, and is found when the result is
+// encoded.
+func (b *blocks) fold(i int, src []byte) int {
+	if b.adder != nil {
+		b.adder.Add(b.of(i), src)
+		return 0
+	}
+	return b.plain.fold(i, b.decode(src))
+}
 
 func (b *blocks) foldPut(i int, out, src []byte) int {
 	flagged := b.fold(i, src)
+	if b.adder != nil {
+		return b.put(i, out)
+	}
 	b.encode(i, out)
 	return flagged
 }
 
 func (b *blocks) put(i int, out []byte) (flagged int) {
 	b.encode(i, out)
+	if codeckernel.MaxAbs(b.of(i)) < 0xff<<23 {
+		return 0
+	}
 	for _, v := range b.of(i) {
 		if v-v != 0 {
 			flagged++

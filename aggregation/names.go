@@ -30,6 +30,7 @@ var (
 		InvalidSet:    "set-out-of-range",
 		InvalidWorker: "rank-out-of-range",
 		InvalidLength: "values-length",
+		InvalidValues: "values-corrupt",
 	}
 )
 

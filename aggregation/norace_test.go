@@ -4,3 +4,5 @@ package aggregation
 
 // checks is the number of cases of each property test.
 const checks = "10000"
+
+const raceDetector = false

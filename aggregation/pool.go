@@ -23,7 +23,7 @@ type Contribution struct {
 	Round  uint32 // rule Rounds: the number of this use of the slot; the version is Round&1
 
 	Exponents [2]int8 // the first Spec.Exponents of them count
-	Values    []byte  // as on the wire, Spec.WireBytes long
+	Values    []byte  // as on the wire, Spec.WireBytes long; with a codec a message of it, perhaps shorter
 }
 
 // Outcome is what became of a contribution and what its caller has to do.
@@ -43,6 +43,7 @@ const (
 	InvalidSet    // Set is not 0 or 1
 	InvalidWorker // Worker is out of range
 	InvalidLength // Values is not Spec.WireBytes long
+	InvalidValues // Values is no message of Spec.Codec
 
 	// NumOutcomes is the number of values, for counters indexed by Outcome.
 	NumOutcomes = int(iota)
@@ -72,15 +73,18 @@ const versionBytes = 24
 // several goroutines.
 type Pool struct {
 	spec   Spec
-	wire   int // bytes of a contribution's values
+	wire   int // bytes of a contribution's values; with a codec the most
+	result int // bytes of a result's values; with a codec the most
 	nwords int // words of a bitmap
 	nkept  int // contributions kept by a version
 
 	versions []version    // [slot*Versions+set]
 	seen     []uint64     // [(slot*Versions+set)*nwords + word]
 	cells    cells        // the values of version slot*Versions+set
+	coded    *coded       // cells, if they are that
 	int32s   plain[int32] // a copy of cells, if they are that, else zero: the most frequent ones are called directly
 	kept     []byte       // [((slot*Versions+set)*nkept + rank-1)*keptStride + byte], on a cache line
+	keptLens []int32      // with a codec, by kept contribution: its bytes
 	stride   int          // bytes from one kept contribution to the next
 	scratch  []byte       // a result that nobody asked for
 
@@ -102,16 +106,21 @@ func NewPool(spec Spec) (*Pool, error) {
 	p := &Pool{
 		spec:     spec,
 		wire:     spec.WireBytes(),
+		result:   spec.ResultBytes(),
 		nwords:   spec.words(),
 		nkept:    spec.kept(),
 		versions: make([]version, n),
 		seen:     make([]uint64, n*spec.words()),
 		cells:    values,
 		stride:   spec.keptStride(),
-		scratch:  make([]byte, spec.WireBytes()),
+		scratch:  make([]byte, spec.ResultBytes()),
 	}
 	if c, ok := values.(*plain[int32]); ok {
 		p.int32s = *c
+	}
+	if c, ok := values.(*coded); ok {
+		p.coded = c
+		p.keptLens = make([]int32, n*p.nkept)
 	}
 	p.kept = aligned[byte](n * p.nkept * p.stride)
 	return p, nil
@@ -141,6 +150,9 @@ func (p *Pool) Spec() Spec { return p.spec }
 func (p *Pool) Reset() {
 	clear(p.versions)
 	clear(p.seen)
+	if p.coded != nil {
+		clear(p.coded.lengths)
+	}
 	p.collecting = 0
 	p.counters = Counters{}
 }
@@ -150,10 +162,10 @@ func (p *Pool) Reset() {
 // and compared with the now of other calls.
 //
 // On Completed and Answered the result's values are written to out in wire
-// order unless out is nil; out must then have room for Spec.WireBytes, or
-// Contribute panics. The result's exponents are given by Exponents, and what
-// befell its values by Flags. out may be c.Values itself, but must not overlap
-// it otherwise.
+// order unless out is nil; out must then have room for Spec.ResultBytes, or
+// Contribute panics. The result's exponents are given by Exponents, its length
+// by ResultLen, and what befell its values by Flags. out may begin where
+// c.Values does, but must not overlap it otherwise.
 func (p *Pool) Contribute(c *Contribution, now int64, out []byte) Outcome {
 	if uint(c.Slot) >= uint(p.spec.Slots) {
 		return InvalidSlot
@@ -162,10 +174,15 @@ func (p *Pool) Contribute(c *Contribution, now int64, out []byte) Outcome {
 		return InvalidWorker
 	}
 	if len(c.Values) != p.wire {
-		return InvalidLength
+		if p.coded == nil || len(c.Values) == 0 || len(c.Values) > p.wire {
+			return InvalidLength
+		}
 	}
 	if out != nil {
-		out = out[:p.wire]
+		out = out[:p.result]
+	}
+	if p.coded != nil && !p.coded.check(c.Values) {
+		return InvalidValues
 	}
 	if p.spec.Rule == Rounds {
 		return p.contributeRounds(c, now, out)

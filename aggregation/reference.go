@@ -8,7 +8,7 @@ import (
 // Reference gives the result of one round as order Ranked defines it, whatever
 // the order in s: contributions[r] is what rank r sends, Spec.WireBytes long, or
 // nil for a worker that does not come. It writes the result to out, which must
-// have room for Spec.WireBytes. It is for checking an all-reduce from end to
+// have room for Spec.ResultBytes. It is for checking an all-reduce from end to
 // end: by one goroutine, over the same loops as a pool, and not fast.
 func Reference(s Spec, contributions [][]byte, out []byte) (Flags, error) {
 	s.Rule, s.Slots, s.Order = Rounds, 1, Arrival // in which they come by rank
@@ -18,8 +18,8 @@ func Reference(s Spec, contributions [][]byte, out []byte) (Flags, error) {
 	if err != nil {
 		return 0, err
 	}
-	if len(out) < p.wire {
-		return 0, fmt.Errorf("aggregation reference: room for %d bytes of a result of %d", len(out), p.wire)
+	if len(out) < p.result {
+		return 0, fmt.Errorf("aggregation reference: room for %d bytes of a result of %d", len(out), p.result)
 	}
 	done := false
 	for rank, values := range contributions {

@@ -5,12 +5,12 @@ package aggregation
 // what workers have kept. values are as on the wire.
 //
 // Completed means that it was stored, Answered that it was there already, and Stale that the slot holds something
-// else; then nothing was touched. InvalidSlot and InvalidLength are as for Contribute.
+// else; then nothing was touched. InvalidSlot, InvalidLength and InvalidValues are as for Contribute.
 func (p *Pool) Restore(slot int, round uint32, values []byte, flags Flags) Outcome {
 	switch {
 	case uint(slot) >= uint(p.spec.Slots):
 		return InvalidSlot
-	case len(values) != p.wire:
+	case len(values) != p.result && (p.coded == nil || len(values) > p.result):
 		return InvalidLength
 	case p.spec.Rule != Rounds:
 		return Stale
@@ -23,7 +23,11 @@ func (p *Pool) Restore(slot int, round uint32, values []byte, flags Flags) Outco
 	if v.phase != Idle || p.versions[i^1].phase != Idle {
 		return Stale
 	}
-	p.cells.set(i, values)
+	if p.coded == nil {
+		p.cells.set(i, values)
+	} else if !p.coded.restore(i, values) {
+		return InvalidValues
+	}
 	*v = version{round: round, count: uint16(p.spec.Workers), phase: Complete, flags: flags, next: uint16(p.spec.Workers)}
 	seen := p.bitmap(i)
 	for w := range p.spec.Workers {

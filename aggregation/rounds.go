@@ -115,7 +115,7 @@ func (p *Pool) CompletePartial(slot, set int, out []byte) bool {
 		return false
 	}
 	if out != nil {
-		out = out[:p.wire]
+		out = out[:p.result]
 	}
 	v := &p.versions[i]
 	p.takeRest(i)

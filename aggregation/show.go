@@ -65,12 +65,21 @@ func (p *Pool) Flags(slot, set int) Flags { return p.versions[p.at(slot, set)].f
 // Ranked keeps for later.
 func (p *Pool) Result(slot, set int, out []byte) {
 	i := p.at(slot, set)
-	out = out[:p.wire]
+	out = out[:p.result]
 	if p.phase(i) == Idle || p.nkept > 0 && p.versions[i].next == 0 {
 		clear(out)
 		return
 	}
 	p.cells.put(i, out)
+}
+
+// ResultLen is how many bytes of values a complete version's result has.
+func (p *Pool) ResultLen(slot, set int) int {
+	i := p.at(slot, set)
+	if p.coded != nil {
+		return int(p.coded.lengths[i])
+	}
+	return p.result
 }
 
 // Seen is the bitmap of ranks, 64 a word, lowest first. It aliases the pool's

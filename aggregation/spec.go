@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"gradnic/aggregation/kernel"
+	"gradnic/codec"
 )
 
 // Rule is how contributions are judged.
@@ -109,6 +110,11 @@ type Spec struct {
 	Order     Order
 	Policy    Policy
 
+	// Codec and Result compress contributions and results of type Float32, by rule Rounds; nil: they are plain. Seed is that of
+	// results that are rounded at random.
+	Codec, Result codec.Codec
+	Seed          uint64
+
 	Stragglers Stragglers
 	Deadline   time.Duration // from the first contribution of a round; Partial needs one above 0
 }
@@ -150,11 +156,15 @@ func (s Spec) Validate() error {
 	case s.Order == Ranked && s.Workers > MaxRankedWorkers:
 		return fmt.Errorf("aggregation pool: order %v keeps every contribution, so it has at most %d workers, not %d", Ranked, MaxRankedWorkers, s.Workers)
 	}
-	return nil
+	return s.validateCodecs()
 }
 
-// WireBytes is the length of one contribution's or result's values on the wire.
+// WireBytes is the length of one contribution's values on the wire, and without codecs of a result's; with a codec the most
+// that it can be.
 func (s Spec) WireBytes() int {
+	if s.HasCodec() {
+		return s.codec().MaxEncoded(s.Elements)
+	}
 	if s.Type == BFP16 {
 		return bfp16.MaxEncoded(s.Elements)
 	}
@@ -171,6 +181,9 @@ func (s Spec) Bytes() int64 {
 	}
 	versions := int64(s.Slots) * Versions
 	perVersion := int64(s.stride()*s.slotSize()) + versionBytes + int64(s.words())*8 + int64(s.kept())*int64(s.keptStride())
+	if s.HasCodec() {
+		perVersion += 4 + 4*int64(s.kept())
+	}
 	return versions*perVersion + int64(s.scratchBytes()) + 2*lineBytes
 }
 
@@ -188,7 +201,11 @@ func (s Spec) slotSize() int {
 // stride is the number of elements from one version's values to the next.
 func (s Spec) stride() int {
 	line := lineBytes / s.slotSize()
-	return (s.Elements + line - 1) / line * line
+	n := s.Elements
+	if s.HasCodec() {
+		n = max(n, (s.ResultBytes()+3)/4) // the result takes the values' place
+	}
+	return (n + line - 1) / line * line
 }
 
 // words is the number of 64-bit words of a bitmap of workers.
@@ -209,10 +226,13 @@ func (s Spec) kept() int {
 // keptStride is the bytes from one kept contribution to the next.
 func (s Spec) keptStride() int { return (s.WireBytes() + lineBytes - 1) / lineBytes * lineBytes }
 
-// scratchBytes is the memory in which BFP16 is decoded, and in which a result
+// scratchBytes is the memory in which blocks are decoded, and in which a result
 // is encoded that nobody asked for but whose flags are to be known.
 func (s Spec) scratchBytes() int {
-	n := s.WireBytes()
+	n := s.ResultBytes()
+	if s.HasCodec() {
+		return n + 8*s.Elements + int(codec.StateBytes(lossless(s.codec(), s.resultCodec()), s.Elements, false))
+	}
 	if s.Type == BFP16 {
 		n += s.Elements * 4
 	}

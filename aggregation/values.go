@@ -26,7 +26,7 @@ func (p *Pool) foldLast(i int, src []byte, first bool, count int, out []byte) {
 	switch {
 	case first:
 		flagged = p.cells.set(i, src)
-	case p.spec.Op == Mean:
+	case p.spec.Op == Mean || p.coded != nil:
 		flagged = p.cells.fold(i, src)
 	default:
 		if c := &p.int32s; c.ops != nil {
@@ -52,8 +52,14 @@ func (p *Pool) finish(i, count, flagged int, out []byte) {
 	if p.spec.Op == Mean {
 		p.cells.divide(i, count)
 	}
+	if p.coded != nil {
+		p.coded.state.Round = uint64(p.versions[i].round)*uint64(p.spec.Slots) + uint64(i/Versions)
+	}
 	if flagged = max(flagged, p.cells.put(i, out)); flagged != 0 {
 		p.flag(i, flagged, true)
+	}
+	if p.coded != nil {
+		p.coded.keep(i, out)
 	}
 }
 
@@ -71,7 +77,10 @@ func (p *Pool) take(i int, c *Contribution, out []byte) {
 	v := &p.versions[i]
 	r := int(v.next)
 	if c.Worker != r {
-		copy(p.keep(i, c.Worker), c.Values)
+		copy(p.keptArea(i, c.Worker), c.Values)
+		if p.coded != nil {
+			p.keptLens[i*p.nkept+c.Worker-1] = int32(len(c.Values))
+		}
 		return
 	}
 	seen := p.bitmap(i)
@@ -109,6 +118,15 @@ func (p *Pool) takeRest(i int) {
 
 // keep is where version i keeps the contribution of a rank above 0.
 func (p *Pool) keep(i, rank int) []byte {
+	b := p.keptArea(i, rank)
+	if p.coded != nil {
+		b = b[:p.keptLens[i*p.nkept+rank-1]]
+	}
+	return b
+}
+
+// keptArea is the room for it.
+func (p *Pool) keptArea(i, rank int) []byte {
 	off := (i*p.nkept + rank - 1) * p.stride
 	return p.kept[off : off+p.wire]
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	set := flag.String("isa", "avx2", "instruction set: avx2 or avx512")
+	set := flag.String("isa", "avx2", "instruction set: avx2 or avx512; any for what every amd64 has")
 	tables := flag.String("tables", "", "write the Go tables of all loops to this file instead")
 	layout := flag.String("layout", "", "write the layout of the parameter block to this file instead")
 	flag.Parse()
@@ -24,6 +24,11 @@ func main() {
 		return
 	case *layout != "":
 		write(*layout, layoutSource())
+		return
+	}
+	if *set == "any" {
+		emitPrefetch()
+		Generate()
 		return
 	}
 	isa, ok := isas[*set]
