@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"gradnic/aggregation"
+	"gradnic/wire/bump"
 	"gradnic/wire/inet"
 	"gradnic/wire/native"
 	"gradnic/wire/switchml"
@@ -16,7 +17,8 @@ const (
 	reasonInet     = 0
 	reasonSwitchML = reasonInet + Reason(inet.NumFaults)
 	reasonNative   = reasonSwitchML + Reason(switchml.NumFaults)
-	reasonOutcome  = reasonNative + Reason(native.NumFaults)
+	reasonBump     = reasonNative + Reason(native.NumFaults)
+	reasonOutcome  = reasonBump + Reason(bump.NumFaults)
 	reasonOwn      = reasonOutcome + Reason(aggregation.NumOutcomes)
 )
 
@@ -55,8 +57,10 @@ func (r Reason) String() string {
 		return inet.Fault(r - reasonInet).String()
 	case r < reasonNative:
 		return switchml.Fault(r - reasonSwitchML).String()
-	case r < reasonOutcome:
+	case r < reasonBump:
 		return native.Fault(r - reasonNative).String()
+	case r < reasonOutcome:
+		return bump.Fault(r - reasonBump).String()
 	case r < reasonOwn:
 		return aggregation.Outcome(r - reasonOutcome).String()
 	case int(r) < numReasons:
@@ -65,11 +69,14 @@ func (r Reason) String() string {
 	return "unknown-reason"
 }
 
+// BumpReason is the reason of a bump's fault, which is not its OK.
+func BumpReason(f bump.Fault) Reason { return reasonBump + Reason(f) }
+
 // Reasons returns the names of all reasons that can be counted.
 func Reasons() []string {
 	var names []string
 	for r := Reason(0); int(r) < numReasons; r++ {
-		if r == reasonInet || r == reasonSwitchML || r == reasonNative || (r >= reasonOutcome && r <= reasonOutcome+Reason(aggregation.Duplicate)) {
+		if r == reasonInet || r == reasonSwitchML || r == reasonNative || r == reasonBump || (r >= reasonOutcome && r <= reasonOutcome+Reason(aggregation.Duplicate)) {
 			continue
 		}
 		names = append(names, r.String())
