@@ -10,6 +10,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"gradnic/bench/gen"
 	"gradnic/bench/peers"
 	"gradnic/bench/report"
 	"gradnic/xdp"
@@ -119,7 +120,7 @@ func (r *Rig) echo(launch func() (*peers.Process, error), size int) (*hdrhistogr
 	err = r.gen.Do(func() (err error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		restore, err := pin(generatorCPU)
+		restore, err := gen.Pin(generatorCPU)
 		if err != nil {
 			return err
 		}

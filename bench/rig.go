@@ -149,7 +149,7 @@ func (r Run) Mpps(n uint64) float64 { return float64(n) / r.Elapsed.Seconds() / 
 func (r *Rig) drive(opts gen.Options, d time.Duration) (run Run, err error) {
 	opts.IfIndex = r.genIndex
 	err = r.gen.Do(func() error {
-		restore, err := pin(generatorCPU)
+		restore, err := gen.Pin(generatorCPU)
 		if err != nil {
 			return err
 		}
@@ -168,19 +168,6 @@ func (r *Rig) drive(opts gen.Options, d time.Duration) (run Run, err error) {
 		return err
 	})
 	return run, err
-}
-
-// pin binds the calling thread, which must be locked, to a CPU, and returns how to undo it.
-func pin(cpu int) (restore func(), err error) {
-	var old, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &old); err != nil {
-		return nil, fmt.Errorf("read the thread's CPUs: %w", err)
-	}
-	one.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return nil, fmt.Errorf("pin the generator to CPU %d: %w", cpu, err)
-	}
-	return func() { _ = unix.SchedSetaffinity(0, &old) }, nil
 }
 
 // cpus is how many a run needs: one that generates and one that receives.

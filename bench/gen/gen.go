@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"gradnic/bench/flow"
 	"gradnic/bench/gen/bpf"
 
 	"github.com/cilium/ebpf"
@@ -28,7 +29,14 @@ type Options struct {
 	Workers int    // 0: Frame as it is; else SwitchML contributions of so many workers (1..255) in turn
 	Slots   int    // with Workers: slots used in turn, first all in set 0, then all in set 1; 0 means 1
 	Flows   int    // without Workers: the UDP source port runs through so many values from 4000; 0 means 1
-	StampAt int    // 0: none; else the offset of a 64-bit sequence number and a 64-bit monotonic time, both in host order
+	StampAt int    // 0: none; else the offset of flow's stamp in the frame
+
+	Rate             float64 // frames a second; 0: as fast as it goes
+	flow.Impairments         // malformed frames have IP version 6 behind IPv4's EtherType
+	Seed             uint64
+
+	// NoReceiver leaves the netdev's own XDP program alone: somebody else receives there. Returned is then 0.
+	NoReceiver bool
 }
 
 // batch is how many frames the kernel builds before it flushes them to the driver; 64 is its NAPI weight.
@@ -37,30 +45,60 @@ const batch = 64
 // Generator sends frames from the calling thread. It is used by one goroutine at a time.
 type Generator struct {
 	objs  bpf.GenObjects
-	back  link.Link
+	back  link.Link // nil: NoReceiver
 	frame []byte
 	opts  Options
+}
+
+// check refuses what the program cannot do.
+func (o *Options) check() error {
+	switch {
+	case len(o.Frame) < 60 || len(o.Frame) > MaxFrame:
+		return fmt.Errorf("generator: frame of %d bytes: must be 60..%d", len(o.Frame), MaxFrame)
+	case o.Workers < 0 || o.Workers > 255:
+		return fmt.Errorf("generator: %d workers: must be 0..255", o.Workers)
+	case o.StampAt < 0 || o.StampAt > 0 && o.StampAt+flow.StampLen > len(o.Frame):
+		return fmt.Errorf("generator: a stamp at byte %d of a frame of %d", o.StampAt, len(o.Frame))
+	case !(o.Rate >= 0):
+		return fmt.Errorf("generator: rate %v", o.Rate)
+	}
+	for _, share := range []float64{o.Loss, o.Duplicate, o.Reorder, o.Malformed} {
+		if !(share >= 0 && share <= 0.9) {
+			return fmt.Errorf("generator: share %v: legal are 0 to 0.9", share)
+		}
+	}
+	return nil
 }
 
 // Open loads the generator's program and attaches a counting receiver to the netdev, which veth needs to take frames
 // that come back. The caller must be in the netdev's namespace, here and in Run.
 func Open(opts Options) (*Generator, error) {
-	if len(opts.Frame) < 60 || len(opts.Frame) > MaxFrame {
-		return nil, fmt.Errorf("generator: frame of %d bytes: must be 60..%d", len(opts.Frame), MaxFrame)
-	}
-	if opts.Workers < 0 || opts.Workers > 255 {
-		return nil, fmt.Errorf("generator: %d workers: must be 0..255", opts.Workers)
+	if err := opts.check(); err != nil {
+		return nil, err
 	}
 	spec, err := bpf.LoadGen()
 	if err != nil {
 		return nil, fmt.Errorf("generator: load the program's description: %w", err)
 	}
-	for name, v := range map[string]uint32{
+	share := func(f float64) uint32 { return uint32(f * (1 << 32)) }
+	vars := map[string]any{
 		"workers":  uint32(opts.Workers),
 		"slots":    uint32(max(opts.Slots, 1)),
 		"flows":    uint32(max(opts.Flows, 1)),
 		"stamp_at": uint32(opts.StampAt),
-	} {
+		"lose":     share(opts.Loss),
+		"twice":    share(opts.Duplicate),
+		"swap":     share(opts.Reorder),
+		"damage":   share(opts.Malformed),
+		"dice":     opts.Seed*2 + 1,
+	}
+	if opts.StampAt > 0 {
+		vars["stamp_sum"] = flow.PayloadSum(opts.Frame[opts.StampAt+flow.StampLen:])
+	}
+	if opts.Rate > 0 {
+		vars["gap"] = uint64(max(1e9/opts.Rate*(1<<16), 1))
+	}
+	for name, v := range vars {
 		if err := spec.Variables[name].Set(v); err != nil {
 			return nil, fmt.Errorf("generator: set %s: %w", name, err)
 		}
@@ -68,6 +106,9 @@ func Open(opts Options) (*Generator, error) {
 	g := &Generator{frame: opts.Frame, opts: opts}
 	if err := spec.LoadAndAssign(&g.objs, nil); err != nil {
 		return nil, fmt.Errorf("generator: load the programs: %w", err)
+	}
+	if opts.NoReceiver {
+		return g, nil
 	}
 	g.back, err = link.AttachXDP(link.XDPOptions{Program: g.objs.Receive, Interface: opts.IfIndex, Flags: link.XDPDriverMode})
 	if err != nil {
@@ -77,10 +118,13 @@ func Open(opts Options) (*Generator, error) {
 	return g, nil
 }
 
-// Run sends for about the duration d and returns how many frames were offered and how long it took, by the kernel's
+// Run sends as fast as it goes for about the duration d and returns how many frames were offered and how long it took, by the kernel's
 // clock from the first frame to the last. Setting a live run up and down takes the kernel some 20 ms, so it is one
 // call, sized by a short run before it; both count, the gap between them does not.
 func (g *Generator) Run(d time.Duration) (offered uint64, elapsed time.Duration, err error) {
+	if g.opts.Rate > 0 {
+		return 0, 0, errors.New("generator: Run is for generators without a rate")
+	}
 	const trial = 1 << 15
 	for _, repeat := range []func() uint32{
 		func() uint32 { return trial },
@@ -95,30 +139,53 @@ func (g *Generator) Run(d time.Duration) (offered uint64, elapsed time.Duration,
 	return offered, elapsed, nil
 }
 
-// burst makes n frames in one live run.
+// errCutShort is how a live run that was told to end leaves the library, which would begin it again.
+type errCutShort struct{}
+
+// burst makes n frames, or with a rate n attempts, in one live run.
 func (g *Generator) burst(n uint32) (offered uint64, elapsed time.Duration, err error) {
 	var before, after, first, last uint64
+	if err := errors.Join(g.objs.Sent.Get(&before), g.objs.First.Set(uint64(0))); err != nil {
+		return 0, 0, fmt.Errorf("generator: counters: %w", err)
+	}
+	if err := g.live(n, nil); err != nil {
+		return 0, 0, err
+	}
+	if err := errors.Join(g.objs.Sent.Get(&after), g.objs.First.Get(&first), g.objs.Last.Get(&last)); err != nil {
+		return 0, 0, fmt.Errorf("generator: counters: %w", err)
+	}
+	return after - before, time.Duration(last - first), nil
+}
+
+// live is one live run of n frames or attempts. cut is asked whenever a signal interrupts the run, and true ends it.
+func (g *Generator) live(n uint32, cut func() bool) (err error) {
 	var md [6]uint32 // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
 	md[1] = uint32(len(g.frame))
 	md[3] = uint32(g.opts.IfIndex)
-	if err := errors.Join(g.objs.Sequence.Get(&before), g.objs.First.Set(uint64(0))); err != nil {
-		return 0, 0, fmt.Errorf("generator: counters: %w", err)
-	}
+	defer func() {
+		switch v := recover().(type) {
+		case nil, errCutShort:
+		default:
+			panic(v)
+		}
+	}()
 	_, err = g.objs.Generate.Run(&ebpf.RunOptions{
 		Data:      g.frame,
 		Context:   md,
 		Repeat:    n,
 		Flags:     unix.BPF_F_TEST_XDP_LIVE_FRAMES,
 		BatchSize: batch,
+		// The library starts an interrupted run again, unless this does not return.
+		Reset: func() {
+			if cut != nil && cut() {
+				panic(errCutShort{})
+			}
+		},
 	})
-	// A signal cuts a run short (EINTR); the program's own counters tell what was sent.
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		return 0, 0, fmt.Errorf("generator: live run on netdev %d: %w", g.opts.IfIndex, err)
+	if err != nil {
+		return fmt.Errorf("generator: live run on netdev %d: %w", g.opts.IfIndex, err)
 	}
-	if err := errors.Join(g.objs.Sequence.Get(&after), g.objs.First.Get(&first), g.objs.Last.Get(&last)); err != nil {
-		return 0, 0, fmt.Errorf("generator: counters: %w", err)
-	}
-	return after - before, time.Duration(last - first), nil
+	return nil
 }
 
 // Returned counts the frames that came back to the generator's netdev since Open.
@@ -126,6 +193,9 @@ func (g *Generator) Returned() (uint64, error) { return sum(g.objs.Seen) }
 
 // Close takes the receiver off the netdev and frees the programs.
 func (g *Generator) Close() error {
+	if g.back == nil {
+		return g.objs.Close()
+	}
 	return errors.Join(g.back.Close(), g.objs.Close())
 }
 
@@ -140,55 +210,3 @@ func sum(m *ebpf.Map) (uint64, error) {
 	}
 	return n, nil
 }
-
-// Program is one of the bench's own at the receiving end: a ceiling that no user space can beat (drop, bounce), or the
-// least that brings frames to a socket (redirect).
-type Program struct {
-	objs bpf.GenObjects
-	l    link.Link
-}
-
-// OpenDrop attaches a program that counts and drops.
-func OpenDrop(ifindex int) (*Program, error) { return open(ifindex, drop) }
-
-// OpenBounce attaches a program that counts and sends each frame back by XDP_TX.
-func OpenBounce(ifindex int) (*Program, error) { return open(ifindex, bounce) }
-
-// OpenRedirect attaches a program that brings every frame to the socket of its queue in Sockets.
-func OpenRedirect(ifindex int) (*Program, error) { return open(ifindex, redirect) }
-
-const (
-	drop     = "drop"
-	bounce   = "bounce"
-	redirect = "redirect"
-)
-
-func open(ifindex int, what string) (*Program, error) {
-	c := &Program{}
-	if err := bpf.LoadGenObjects(&c.objs, nil); err != nil {
-		return nil, fmt.Errorf("load the bench's programs: %w", err)
-	}
-	prog := c.objs.Drop
-	switch what {
-	case bounce:
-		prog = c.objs.Bounce
-	case redirect:
-		prog = c.objs.Redirect
-	}
-	var err error
-	c.l, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: ifindex, Flags: link.XDPDriverMode})
-	if err != nil {
-		c.objs.Close()
-		return nil, fmt.Errorf("attach the bench's %s program to netdev %d: %w", what, ifindex, err)
-	}
-	return c, nil
-}
-
-// Sockets is the map from queue to socket of the redirect program.
-func (c *Program) Sockets() *ebpf.Map { return c.objs.Xsks }
-
-// Received counts frames since the program was attached; the redirect program does not count.
-func (c *Program) Received() (uint64, error) { return sum(c.objs.Seen) }
-
-// Close takes the program off the netdev.
-func (c *Program) Close() error { return errors.Join(c.l.Close(), c.objs.Close()) }

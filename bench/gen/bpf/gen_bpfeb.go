@@ -23,12 +23,31 @@ const (
 	GenProgGenerate = "generate"
 	GenProgReceive  = "receive"
 	GenProgRedirect = "redirect"
+	GenVarBack      = "back"
+	GenVarBacks     = "backs"
+	GenVarBounced   = "bounced"
+	GenVarDamage    = "damage"
+	GenVarDamaged   = "damaged"
+	GenVarDawdle    = "dawdle"
+	GenVarDice      = "dice"
+	GenVarDoubled   = "doubled"
 	GenVarFirst     = "first"
 	GenVarFlows     = "flows"
+	GenVarGap       = "gap"
 	GenVarLast      = "last"
+	GenVarLose      = "lose"
+	GenVarMost      = "most"
+	GenVarOrigin    = "origin"
+	GenVarSent      = "sent"
 	GenVarSequence  = "sequence"
+	GenVarSkipped   = "skipped"
 	GenVarSlots     = "slots"
+	GenVarSpoil     = "spoil"
 	GenVarStampAt   = "stamp_at"
+	GenVarStampSum  = "stamp_sum"
+	GenVarSwap      = "swap"
+	GenVarSwapped   = "swapped"
+	GenVarTwice     = "twice"
 	GenVarWorkers   = "workers"
 )
 
@@ -93,12 +112,31 @@ type GenMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type GenVariableSpecs struct {
+	Back     *ebpf.VariableSpec `ebpf:"back"`
+	Backs    *ebpf.VariableSpec `ebpf:"backs"`
+	Bounced  *ebpf.VariableSpec `ebpf:"bounced"`
+	Damage   *ebpf.VariableSpec `ebpf:"damage"`
+	Damaged  *ebpf.VariableSpec `ebpf:"damaged"`
+	Dawdle   *ebpf.VariableSpec `ebpf:"dawdle"`
+	Dice     *ebpf.VariableSpec `ebpf:"dice"`
+	Doubled  *ebpf.VariableSpec `ebpf:"doubled"`
 	First    *ebpf.VariableSpec `ebpf:"first"`
 	Flows    *ebpf.VariableSpec `ebpf:"flows"`
+	Gap      *ebpf.VariableSpec `ebpf:"gap"`
 	Last     *ebpf.VariableSpec `ebpf:"last"`
+	Lose     *ebpf.VariableSpec `ebpf:"lose"`
+	Most     *ebpf.VariableSpec `ebpf:"most"`
+	Origin   *ebpf.VariableSpec `ebpf:"origin"`
+	Sent     *ebpf.VariableSpec `ebpf:"sent"`
 	Sequence *ebpf.VariableSpec `ebpf:"sequence"`
+	Skipped  *ebpf.VariableSpec `ebpf:"skipped"`
 	Slots    *ebpf.VariableSpec `ebpf:"slots"`
+	Spoil    *ebpf.VariableSpec `ebpf:"spoil"`
 	StampAt  *ebpf.VariableSpec `ebpf:"stamp_at"`
+	StampSum *ebpf.VariableSpec `ebpf:"stamp_sum"`
+	Swap     *ebpf.VariableSpec `ebpf:"swap"`
+	Swapped  *ebpf.VariableSpec `ebpf:"swapped"`
+	Twice    *ebpf.VariableSpec `ebpf:"twice"`
 	Workers  *ebpf.VariableSpec `ebpf:"workers"`
 }
 
@@ -137,12 +175,31 @@ func (m *GenMaps) Close() error {
 //
 // It can be passed to LoadGenObjects or ebpf.CollectionSpec.LoadAndAssign.
 type GenVariables struct {
+	Back     *ebpf.Variable `ebpf:"back"`
+	Backs    *ebpf.Variable `ebpf:"backs"`
+	Bounced  *ebpf.Variable `ebpf:"bounced"`
+	Damage   *ebpf.Variable `ebpf:"damage"`
+	Damaged  *ebpf.Variable `ebpf:"damaged"`
+	Dawdle   *ebpf.Variable `ebpf:"dawdle"`
+	Dice     *ebpf.Variable `ebpf:"dice"`
+	Doubled  *ebpf.Variable `ebpf:"doubled"`
 	First    *ebpf.Variable `ebpf:"first"`
 	Flows    *ebpf.Variable `ebpf:"flows"`
+	Gap      *ebpf.Variable `ebpf:"gap"`
 	Last     *ebpf.Variable `ebpf:"last"`
+	Lose     *ebpf.Variable `ebpf:"lose"`
+	Most     *ebpf.Variable `ebpf:"most"`
+	Origin   *ebpf.Variable `ebpf:"origin"`
+	Sent     *ebpf.Variable `ebpf:"sent"`
 	Sequence *ebpf.Variable `ebpf:"sequence"`
+	Skipped  *ebpf.Variable `ebpf:"skipped"`
 	Slots    *ebpf.Variable `ebpf:"slots"`
+	Spoil    *ebpf.Variable `ebpf:"spoil"`
 	StampAt  *ebpf.Variable `ebpf:"stamp_at"`
+	StampSum *ebpf.Variable `ebpf:"stamp_sum"`
+	Swap     *ebpf.Variable `ebpf:"swap"`
+	Swapped  *ebpf.Variable `ebpf:"swapped"`
+	Twice    *ebpf.Variable `ebpf:"twice"`
 	Workers  *ebpf.Variable `ebpf:"workers"`
 }
 
