@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"gradnic/aggregation/kernel"
 	"gradnic/wire/inet"
 	"gradnic/wire/native"
 	"gradnic/wire/switchml"
@@ -99,6 +100,9 @@ func (l *lane) parse() {
 	nsel := 0
 	b.nnat = 0
 	mac, ip := l.cfg.MAC, l.cfg.IP
+	for _, d := range b.desc[:b.n] {
+		kernel.Prefetch(l.area[d.Addr : d.Addr+1]) // the line with the headers
+	}
 	for i := range b.n {
 		if l.anyWhole {
 			if s := l.ports[b.port[i]].service; s != nil { // handed over by another lane

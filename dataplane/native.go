@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"gradnic/aggregation"
+	"gradnic/aggregation/kernel"
 	"gradnic/aggregation/recovery"
 	"gradnic/wire/native"
 )
@@ -15,7 +16,10 @@ const patience = int64(50 * time.Millisecond)
 // nativeFrames gives every native message of the batch its due. Answers are made in the frame that is answered.
 func (l *lane) nativeFrames() {
 	b := &l.batch
-	for _, s := range b.nat[:b.nnat] {
+	for k, s := range b.nat[:b.nnat] {
+		if ahead := k + fetchAhead; ahead < b.nnat {
+			kernel.Prefetch(b.msg[b.nat[ahead]].Payload())
+		}
 		l.nativeFrame(int(s))
 	}
 	b.nnat = 0
@@ -92,8 +96,11 @@ func (l *lane) ownSlot(j *laneJob, i int) (slot int, ok bool) {
 	case v.Slot() >= uint32(j.slots):
 		l.drop(i, slotOutOfRange)
 		return 0, false
-	case len(v.Payload()) != j.native.values || v.Elements() > j.native.elements:
+	case len(v.Payload()) != j.native.values && j.native.whole == nil || v.Elements() > j.native.elements:
 		l.drop(i, WrongSize)
+		return 0, false
+	case v.Codec() != j.native.codec && v.Kind() == native.Contribution || v.Codec() != j.native.result && v.Kind() == native.Supply:
+		l.drop(i, WrongCodec)
 		return 0, false
 	}
 	slot = int(v.Slot())
@@ -121,7 +128,11 @@ func (l *lane) contribution(j *laneJob, i int) {
 	c := &l.contrib
 	c.Slot, c.Round, c.Worker, c.Values = slot, v.Round(), rank, v.Payload()
 	c.Exponents = [2]int8{}
-	o := j.pool.Contribute(c, l.now, v.Payload())
+	out := v.Payload()
+	if x.whole != nil {
+		out = x.whole[native.ValuesOffset:]
+	}
+	o := j.pool.Contribute(c, l.now, out)
 	if n := j.pool.Wrapped(); n != j.wrapped {
 		count[cWrapped] += n - j.wrapped
 		j.wrapped = n
@@ -136,14 +147,22 @@ func (l *lane) contribution(j *laneJob, i int) {
 		count[cContributed]++
 		count[cResults]++
 		j.complete(w, l.now, j.pool.Started(slot, int(c.Round&1)))
-		l.spreadResult(j, i, l.resultHeader(j, i, slot, 0), nil)
+		h := l.resultHeader(j, i, slot, 0)
+		if x.whole != nil {
+			out = out[:j.pool.ResultLen(slot, int(c.Round&1))]
+		}
+		l.spreadResult(j, i, h, out, nil)
 	case aggregation.Answered:
 		w.duplicates++
 		count[cDuplicates]++
 		count[cResent]++
 		j.resent++
 		w.resent++
-		l.resultTo(j, i, l.resultHeader(j, i, slot, native.FlagResend))
+		h := l.resultHeader(j, i, slot, native.FlagResend)
+		if x.whole != nil {
+			out = out[:j.pool.ResultLen(slot, int(c.Round&1))]
+		}
+		l.resultTo(j, i, h, out)
 	case aggregation.Duplicate:
 		w.duplicates++
 		l.duplicate(j, i, slot)
@@ -180,7 +199,7 @@ func (l *lane) duplicate(j *laneJob, i, slot int) {
 		return
 	}
 	h := v.Header()
-	h.Kind, h.Flags, h.Elements = native.Notice, 0, 0
+	h.Kind, h.Flags, h.Codec, h.Elements = native.Notice, 0, 0, 0
 	body := x.notice
 	body.Code, body.Ranks = native.Collecting, late
 	l.answerNotice(i, &h, &body)
@@ -190,7 +209,7 @@ func (l *lane) duplicate(j *laneJob, i, slot int) {
 func (l *lane) resultHeader(j *laneJob, i, slot int, flags native.Flags) native.Header {
 	h := l.batch.msg[i].Header()
 	s := j.pool.State(slot, int(h.Round&1))
-	h.Kind, h.Rank, h.Flags = native.Result, uint16(s.Count), flags|wireFlags(s.Flags)
+	h.Kind, h.Rank, h.Flags, h.Codec = native.Result, uint16(s.Count), flags|wireFlags(s.Flags), j.native.result
 	return h
 }
 
@@ -223,9 +242,9 @@ func poolFlags(w native.Flags) (f aggregation.Flags) {
 	return f
 }
 
-// spreadResult sends the values in frame i to all receivers of the job's group, or to those that lacks says. The last
-// copy goes in the frame itself.
-func (l *lane) spreadResult(j *laneJob, i int, h native.Header, lacks func(rank int) bool) {
+// spreadResult sends values, those in frame i or those that a codec made elsewhere, to all receivers of the job's group, or
+// to those that lacks says. The last copy goes in the frame itself, if it fits there.
+func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, lacks func(rank int) bool) {
 	b := &l.batch
 	ingress := int(b.port[i])
 	copies := j.copies
@@ -243,12 +262,20 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, lacks func(rank 
 		copies = nil
 	}
 	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
-	values := b.msg[i].Payload()
 	t := native.NewTemplate(&from, &h, len(values))
 	skip := func(k int) bool { return lacks != nil && copies[k].Rank >= 0 && !lacks(copies[k].Rank) }
 	last := len(copies) - 1 // goes in the frame; the others first, since the frame may be free again once it was sent
 	for last >= 0 && skip(last) {
 		last--
+	}
+	var whole []byte // the frame as contiguous bytes, when it takes several chunks
+	n, made, inPlace := native.FrameLen(len(values)), j.native.whole != nil, true
+	switch {
+	case made:
+		inPlace = l.takesInPlace(i, n)
+		whole = l.wholeResult(j.native, values)
+	case b.desc[i].Options != 0:
+		whole = l.message(i, n)
 	}
 	for k := 0; k <= last; k++ {
 		if skip(k) {
@@ -258,28 +285,27 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, lacks func(rank 
 		var d Desc
 		var tail []Desc
 		switch {
-		case b.desc[i].Options != 0: // of several chunks: written whole, then cut
-			f := l.message(i, native.FrameLen(len(values)))
-			t.Put(f, c.MAC, c.IP, c.UDPPort)
-			if k < last {
-				var ok bool
-				if d, tail, ok = l.scatter(f); !ok {
-					l.lostReplica(c.Port, NoFrame)
-					continue
-				}
-				break
+		case k == last && inPlace:
+			f := l.message(i, n)
+			if made {
+				copy(f[native.ValuesOffset:], values)
 			}
-			d, tail = l.outgoing(i, len(f))
-		case k == last:
-			d, _ = l.outgoing(i, native.FrameLen(len(values)))
-			t.Put(l.frame(d), c.MAC, c.IP, c.UDPPort)
+			t.Put(f, c.MAC, c.IP, c.UDPPort)
+			d, tail = l.outgoing(i, n)
+		case whole != nil && l.chains != nil:
+			t.Put(whole, c.MAC, c.IP, c.UDPPort)
+			var ok bool
+			if d, tail, ok = l.scatter(whole); !ok {
+				l.lostReplica(c.Port, NoFrame)
+				continue
+			}
 		default:
 			addr, ok := l.take()
 			if !ok {
 				l.lostReplica(c.Port, NoFrame)
 				continue
 			}
-			d = Desc{Addr: addr, Len: uint32(native.FrameLen(len(values)))}
+			d = Desc{Addr: addr, Len: uint32(n)}
 			f := l.frame(d)
 			copy(f[native.ValuesOffset:], values)
 			t.Put(f, c.MAC, c.IP, c.UDPPort)
@@ -292,13 +318,13 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, lacks func(rank 
 		}
 		l.sendChain(c.Port, d, tail, w)
 	}
-	if last < 0 {
+	if last < 0 || !inPlace {
 		l.freeFrame(i)
 	}
 }
 
-// resultTo sends the values in frame i back to the worker that sent it.
-func (l *lane) resultTo(j *laneJob, i int, h native.Header) {
+// resultTo sends values, those in frame i or those that a codec made elsewhere, back to the worker that sent the frame.
+func (l *lane) resultTo(j *laneJob, i int, h native.Header, values []byte) {
 	b := &l.batch
 	port := int(b.port[i])
 	if im := l.ports[port].impair; im != nil && im.EgressTogether && im.dropEgress() {
@@ -307,23 +333,32 @@ func (l *lane) resultTo(j *laneJob, i int, h native.Header) {
 		return
 	}
 	w := &j.workers[b.msg[i].Rank()]
-	l.putBack(i, &h, j.native.values)
-	d, tail := l.outgoing(i, native.FrameLen(j.native.values))
+	n := native.FrameLen(len(values))
+	if j.native.whole != nil && !l.takesInPlace(i, n) {
+		l.resultElsewhere(j, i, &h, values, w)
+		return
+	}
+	if f := l.putBack(i, &h, len(values)); j.native.whole != nil {
+		copy(f[native.ValuesOffset:], values)
+	}
+	d, tail := l.outgoing(i, n)
 	w.sent++
 	l.counts[port][cReplicas]++
 	l.sendChain(port, d, tail, w)
 }
 
-// putBack writes the headers of an answer to frame i over its own.
-func (l *lane) putBack(i int, h *native.Header, payload int) {
+// putBack writes the headers of an answer to frame i over its own, and returns the frame.
+func (l *lane) putBack(i int, h *native.Header, payload int) []byte {
 	mac, ip, _, udp := l.station(i)
 	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
-	native.PutFrame(l.message(i, native.FrameLen(payload)), &from, &native.Endpoint{MAC: mac, IP: ip, Port: udp}, h, payload)
+	f := l.message(i, native.FrameLen(payload))
+	native.PutFrame(f, &from, &native.Endpoint{MAC: mac, IP: ip, Port: udp}, h, payload)
+	return f
 }
 
 // answerNotice turns frame i into a notice to its sender.
 func (l *lane) answerNotice(i int, h *native.Header, body *native.NoticeBody) {
-	n := native.NoticeLen + len(body.Ranks)
+	n := body.Len()
 	f := l.message(i, native.FrameLen(n))
 	// The header is read before: it may lie where the body goes.
 	body.Put(f[native.ValuesOffset:])
