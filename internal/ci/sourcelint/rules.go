@@ -39,7 +39,7 @@ var mayImport = []struct {
 	{"multicast", []string{"wire"}},
 	{"dataplane", []string{"xdp", "wire", "codec", "aggregation", "multicast", "dataplane"}},
 	{"worker/accl", []string{"wire", "aggregation/kernel", "worker/datagram"}}, // a card adds up by itself: the loops, nothing of slots
-	{"worker", []string{"wire", "codec", "control/switchml"}}, // its controller's generated client
+	{"worker", []string{"wire", "codec", "control/switchml"}},                  // its controller's generated client
 	{"plan", []string{"plan"}},
 	{"internal/plot", nil},
 	{"internal/netlab", nil},
