@@ -48,6 +48,8 @@ type Jobs struct {
 	watchers   map[*Watch]struct{}
 	generation uint64
 	limits     Limits
+	charged    bool                                // the ports have budgets
+	uncharged  bool                                // they do not have those of now: to be tried again
 	present    func(job string, workers int) []int // nil: nobody knows
 }
 
@@ -76,6 +78,7 @@ type record struct {
 	lease      time.Duration // 0: for ever
 	expires    time.Time     // when lease is not 0
 	bytes      int64         // of its slots
+	learned    []dataplane.Sender
 }
 
 // JobInfo is a job as the registry shows it.
@@ -99,6 +102,16 @@ func (j *JobInfo) Members() []dataplane.WorkerStatus {
 		}
 	}
 	return known
+}
+
+// MissingSince is when the oldest unfinished slot that waits for a rank began, or when
+// the job was installed if the rank never came; zero: nothing waits for it.
+func (j *JobInfo) MissingSince(rank int) time.Time {
+	w := &j.Status[rank]
+	if w.MissingSince.IsZero() && !w.Joined {
+		return j.Installed
+	}
+	return w.MissingSince
 }
 
 // NeverCame are the ranks of which no frame was ever taken: those that never
@@ -278,6 +291,7 @@ func (j *Jobs) AddWorkerIf(job string, w dataplane.WorkerSpec, generation uint64
 		r.added = append(r.added, w)
 		r.generation = j.generation
 		j.owners[endpoint{w.MAC, w.IP}] = owner{job, w.Rank}
+		j.charge()
 	}
 	j.logger.Info("worker added", "job", job, "rank", w.Rank, "mac", w.MAC, "ip", w.IP)
 	return true, nil
@@ -358,6 +372,7 @@ func (j *Jobs) install(spec dataplane.JobSpec, origin Origin, lease time.Duratio
 	j.generation++
 	delete(j.lost, spec.Name)
 	j.own(r)
+	j.charge()
 	j.logger.Info("job installed", "job", spec.Name, "workers", spec.Workers, "elements", spec.Elements,
 		"slots", spec.Slots, "members", len(spec.Members), "generation", j.generation)
 	j.tell(Installed, spec.Name, "installed")
@@ -402,6 +417,7 @@ func (j *Jobs) remove(name, why string) error {
 			delete(j.owners, endpoint{w.MAC, w.IP})
 		}
 		delete(j.records, name)
+		j.charge()
 	}
 	j.logger.Info("job removed", "job", name, "why", why, "generation", j.generation)
 	if r != nil {

@@ -169,10 +169,32 @@ func (s *jobService) ListGroups(ctx context.Context, r *apiv1.ListGroupsRequest)
 	resp := &apiv1.ListGroupsResponse{}
 	for _, job := range jobs {
 		group := &apiv1.Group{Job: job.Name, Size: uint32(job.Workers)}
+		if job.Multicast != nil {
+			group.Multicast = job.Multicast.IP.String()
+		}
 		for _, w := range job.Members() {
 			group.Members = append(group.Members, workerToProto(w, ports))
 		}
 		resp.Groups = append(resp.Groups, group)
+	}
+	return resp, nil
+}
+
+func (s *jobService) ListTenants(ctx context.Context, _ *apiv1.ListTenantsRequest) (*apiv1.ListTenantsResponse, error) {
+	caller, err := callerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp := &apiv1.ListTenantsResponse{}
+	for _, t := range s.server.jobs.Tenants() {
+		if !caller.sees(t.Name) {
+			continue
+		}
+		resp.Tenants = append(resp.Tenants, &apiv1.Tenant{
+			Name: t.Name, Jobs: uint32(t.Jobs), Slots: uint32(t.Slots), Memory: uint64(t.Memory), Workers: uint32(t.Workers), Results: t.Results,
+			Quota:        &apiv1.Quota{Jobs: uint32(t.Quota.Jobs), Slots: uint32(t.Quota.Slots), Memory: uint64(t.Quota.Memory), Packets: t.Quota.Packets},
+			PacketsTaken: t.Taken, PacketsDropped: t.Dropped,
+		})
 	}
 	return resp, nil
 }

@@ -42,6 +42,9 @@ func (j *Jobs) forget(name string) error {
 // needs does, and can be removed.
 func (j *Jobs) restore() error {
 	if j.store == nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.charge()
 		return nil
 	}
 	records, generation, err := j.store.Load()
@@ -61,6 +64,7 @@ func (j *Jobs) restore() error {
 			j.logger.Error("job not restored: it stays in the store, remove it or mend what it needs", "job", name, "err", err)
 		}
 	}
+	j.charge()
 	j.logger.Info("jobs restored", "store", j.store.Path(), "restored", len(j.records), "not_restored", len(j.lost))
 	return nil
 }

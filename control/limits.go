@@ -7,6 +7,7 @@ import (
 
 	"gradnic/control/card"
 	"gradnic/dataplane"
+	"gradnic/xdp"
 )
 
 // EachTenant is the name under which Limits.Tenants has the quota of each tenant
@@ -18,6 +19,8 @@ type Quota struct {
 	Jobs   int
 	Slots  int   // each in two versions
 	Memory int64 // of slots, in bytes
+	// Packets is how many frames a second each port takes of the tenant's workers.
+	Packets uint64
 }
 
 // Limits are what jobs may take. They hold for jobs that come: those that are there
@@ -29,13 +32,16 @@ type Limits struct {
 	Card *card.Profile
 	// Tenants are the quotas by tenant. Jobs of nobody in particular have none.
 	Tenants map[string]Quota
+	// Strays is how many frames a second each port takes of senders that are no job's
+	// workers; 0: DefaultStrays when any tenant's packets are bounded, else no bound.
+	Strays uint64
 }
 
-// ParseQuota reads TENANT=jobs:N,slots:N,memory:SIZE, each part at most once and
+// ParseQuota reads TENANT=jobs:N,slots:N,memory:SIZE,packets:N, each part at most once and
 // in any order.
 func ParseQuota(s string) (tenant string, q Quota, err error) {
 	wrong := func(why string) (string, Quota, error) {
-		return "", Quota{}, fmt.Errorf("quota %q: %s: write TENANT=jobs:N,slots:N,memory:SIZE", s, why)
+		return "", Quota{}, fmt.Errorf("quota %q: %s: write TENANT=jobs:N,slots:N,memory:SIZE,packets:N", s, why)
 	}
 	tenant, parts, ok := strings.Cut(s, "=")
 	if !ok || tenant != EachTenant && !jobName.MatchString(tenant) {
@@ -54,12 +60,16 @@ func ParseQuota(s string) (tenant string, q Quota, err error) {
 			if n, err = strconv.ParseInt(value, 10, 32); err != nil || n < 1 {
 				return wrong(what + " is not a number from 1")
 			}
+		case "packets":
+			if n, err = strconv.ParseInt(value, 10, 64); err != nil || n < 1 || n > xdp.MaxRate {
+				return wrong(fmt.Sprintf("packets is not a number of frames a second from 1 to %d", xdp.MaxRate))
+			}
 		case "memory":
 			if n, err = ParseSize(value); err != nil {
 				return wrong(err.Error())
 			}
 		default:
-			return wrong(fmt.Sprintf("%q is not jobs, slots or memory", what))
+			return wrong(fmt.Sprintf("%q is not jobs, slots, memory or packets", what))
 		}
 		switch what {
 		case "jobs":
@@ -68,6 +78,8 @@ func ParseQuota(s string) (tenant string, q Quota, err error) {
 			q.Slots = int(n)
 		case "memory":
 			q.Memory = n
+		case "packets":
+			q.Packets = uint64(n)
 		}
 	}
 	return tenant, q, nil
@@ -103,6 +115,7 @@ func (j *Jobs) SetLimits(l Limits) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.limits = l
+	j.charge()
 }
 
 // Card is the device that the NIC stands in for; nil: none.
@@ -157,10 +170,7 @@ func (j *Jobs) admit(spec dataplane.JobSpec) error {
 	if spec.Tenant == "" {
 		return nil
 	}
-	q, named := j.limits.Tenants[spec.Tenant]
-	if !named {
-		q = j.limits.Tenants[EachTenant]
-	}
+	q := j.limits.quota(spec.Tenant)
 	whose := "tenant " + spec.Tenant
 	if q.Jobs != 0 && own.jobs+1 > q.Jobs {
 		return refuse(Exhausted, "job.tenant", "%s has %d of %d jobs: remove one first", whose, own.jobs, q.Jobs)

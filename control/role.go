@@ -17,20 +17,21 @@ import (
 // forTenants are the calls that tenants may make; all others are for
 // administrators, since they show or change what belongs to all.
 var forTenants = map[string]bool{
-	apiv1.JobService_InstallJob_FullMethodName: true,
-	apiv1.JobService_AddWorker_FullMethodName:  true,
-	apiv1.JobService_RenewLease_FullMethodName: true,
-	apiv1.JobService_WatchJobs_FullMethodName:  true,
-	apiv1.JobService_RemoveJob_FullMethodName:  true,
-	apiv1.JobService_GetJob_FullMethodName:     true,
-	apiv1.JobService_ListJobs_FullMethodName:   true,
-	apiv1.JobService_ListSlots_FullMethodName:  true,
-	apiv1.JobService_ListGroups_FullMethodName: true,
-	apiv1.NICService_GetCard_FullMethodName:    true,
-	apiv1.NICService_GetNIC_FullMethodName:     true,
-	grpc_health_v1.Health_Check_FullMethodName: true,
-	grpc_health_v1.Health_List_FullMethodName:  true,
-	grpc_health_v1.Health_Watch_FullMethodName: true,
+	apiv1.JobService_InstallJob_FullMethodName:  true,
+	apiv1.JobService_AddWorker_FullMethodName:   true,
+	apiv1.JobService_RenewLease_FullMethodName:  true,
+	apiv1.JobService_WatchJobs_FullMethodName:   true,
+	apiv1.JobService_RemoveJob_FullMethodName:   true,
+	apiv1.JobService_GetJob_FullMethodName:      true,
+	apiv1.JobService_ListJobs_FullMethodName:    true,
+	apiv1.JobService_ListSlots_FullMethodName:   true,
+	apiv1.JobService_ListGroups_FullMethodName:  true,
+	apiv1.JobService_ListTenants_FullMethodName: true,
+	apiv1.NICService_GetCard_FullMethodName:     true,
+	apiv1.NICService_GetNIC_FullMethodName:      true,
+	grpc_health_v1.Health_Check_FullMethodName:  true,
+	grpc_health_v1.Health_List_FullMethodName:   true,
+	grpc_health_v1.Health_Watch_FullMethodName:  true,
 }
 
 func callerOf(ctx context.Context) (Caller, error) {

@@ -204,6 +204,12 @@ func TestTenantsSeeOnlyTheirOwn(t *testing.T) {
 	if list, err := bob.ListJobs(ctx, &apiv1.ListJobsRequest{}); err != nil || len(list.GetJobs()) != 0 {
 		t.Errorf("bob lists %v, %v", list, err)
 	}
+	if list, err := bob.ListTenants(ctx, &apiv1.ListTenantsRequest{}); err != nil || len(list.GetTenants()) != 0 {
+		t.Errorf("bob lists the tenants %v, %v", list, err)
+	}
+	if list, err := alice.ListTenants(ctx, &apiv1.ListTenantsRequest{}); err != nil || len(list.GetTenants()) != 1 || list.GetTenants()[0].GetWorkers() != 2 {
+		t.Errorf("alice lists the tenants %v, %v", list, err)
+	}
 	if list, err := admin.ListJobs(ctx, &apiv1.ListJobsRequest{}); err != nil || len(list.GetJobs()) != 1 {
 		t.Errorf("the administrator lists %v, %v", list, err)
 	}
@@ -319,14 +325,14 @@ func TestAdmission(t *testing.T) {
 }
 
 func TestParseQuota(t *testing.T) {
-	tenant, q, err := ParseQuota("team-a=slots:4096,jobs:3,memory:64MiB")
-	if err != nil || tenant != "team-a" || q != (Quota{3, 4096, 64 << 20}) {
+	tenant, q, err := ParseQuota("team-a=slots:4096,jobs:3,packets:200000,memory:64MiB")
+	if err != nil || tenant != "team-a" || q != (Quota{3, 4096, 64 << 20, 200000}) {
 		t.Errorf("%s %+v, %v", tenant, q, err)
 	}
 	if tenant, q, err := ParseQuota("*=memory:1000"); err != nil || tenant != EachTenant || q.Memory != 1000 {
 		t.Errorf("%s %+v, %v", tenant, q, err)
 	}
-	for _, wrong := range []string{"", "a", "=jobs:1", "a b=jobs:1", "a=jobs", "a=jobs:0", "a=jobs:x", "a=jobs:1,jobs:2", "a=memory:1MB", "a=memory:9999999999GiB", "a=rank:1", "a="} {
+	for _, wrong := range []string{"", "a", "=jobs:1", "a b=jobs:1", "a=jobs", "a=jobs:0", "a=jobs:x", "a=jobs:1,jobs:2", "a=memory:1MB", "a=memory:9999999999GiB", "a=rank:1", "a=packets:0", "a=packets:100000001", "a="} {
 		if _, _, err := ParseQuota(wrong); err == nil {
 			t.Errorf("%q was read", wrong)
 		}

@@ -116,6 +116,7 @@ func jobToProto(j JobInfo, ports portNames) *apiv1.Job {
 		NeverCame:  ranksToProto(j.NeverCame()), NeverRegistered: ranksToProto(j.NeverRegistered()), NeverSent: ranksToProto(j.NeverSent()),
 		Results: j.Results, Resent: j.Resent, Wrapped: j.Wrapped,
 	}
+	m.Completions = completionsToProto(&j.Times)
 	nativeToProto(m, j)
 	if j.Lease != 0 {
 		m.Lease, m.Expires = durationpb.New(j.Lease), timeToProto(j.Expires)
@@ -126,10 +127,33 @@ func jobToProto(j JobInfo, ports portNames) *apiv1.Job {
 		m.Workers = append(m.Workers, &apiv1.Worker{
 			Spec: spec, Joined: w.Joined,
 			Received: w.Received, Contributed: w.Contributed, Duplicates: w.Duplicates, Transmitted: w.Sent,
-			LastSeen: timeToProto(w.LastSeen),
+			LastSeen: timeToProto(w.LastSeen), Resent: w.Resent, Last: w.Last, MissingSince: timeToProto(j.MissingSince(w.Rank)),
 		})
 	}
 	return m
+}
+
+func completionsToProto(c *dataplane.Completions) *apiv1.Completions {
+	if c.Count() == 0 {
+		return nil
+	}
+	m := &apiv1.Completions{Sum: durationpb.New(c.Sum)}
+	for _, b := range c.Buckets {
+		bucket := &apiv1.CompletionBucket{Slots: b.Slots}
+		if b.Below != 0 {
+			bucket.Below = durationpb.New(b.Below)
+		}
+		m.Buckets = append(m.Buckets, bucket)
+	}
+	return m
+}
+
+func budgetsToProto(budgets []dataplane.BudgetSnapshot) []*apiv1.Budget {
+	out := make([]*apiv1.Budget, 0, len(budgets))
+	for _, b := range budgets {
+		out = append(out, &apiv1.Budget{Tenant: b.Name, Rate: b.Rate, Burst: uint32(b.Burst), Taken: b.Taken, Dropped: b.Dropped})
+	}
+	return out
 }
 
 func protocolToProto(name string) apiv1.Protocol {

@@ -9,12 +9,14 @@ import (
 	"gradnic/control/card"
 	"gradnic/control/daemon"
 	"gradnic/control/switchml"
+	"gradnic/xdp"
 )
 
 // guardFlags are who may come in, and what they may take.
 type guardFlags struct {
 	quotas []string
 	memory string
+	strays uint64
 	card   string
 	// workers of the SwitchML controller
 	workers []string
@@ -25,9 +27,10 @@ func (g *guardFlags) register(f *pflag.FlagSet, o *daemon.Options) {
 	f.StringVar(&o.TLS.Cert, "tls-cert", "", "the NIC's certificate, a PEM file")
 	f.StringVar(&o.TLS.Key, "tls-key", "", "its key, a PEM file")
 	f.StringVar(&o.TLS.CA, "tls-ca", "", "the CA of those who may come in, a PEM file")
-	f.StringArrayVar(&g.quotas, "quota", nil, "what a tenant's jobs may take, as team-a=jobs:4,slots:4096,memory:64MiB; once for each, * for those not named")
+	f.StringArrayVar(&g.quotas, "quota", nil, "what a tenant's jobs may take, as team-a=jobs:4,slots:4096,memory:64MiB,packets:200000 (frames a second on each port); once for each, * for those not named")
 	f.StringArrayVar(&g.workers, "switchml-worker", nil, "MAC,IP of a worker that may be in a SwitchML session; once for each (default anybody who reaches the port)")
 	f.StringVar(&g.card, "card", "", "refuse what this card would refuse: a profile's name (gradnic show card), or the path of one")
+	f.Uint64Var(&g.strays, "stray-packets", 0, "frames a second that each port takes of senders that are no job's workers (default no bound, or 10000 when a quota bounds packets)")
 	f.StringVar(&g.memory, "slot-memory", "", "what the slots of all jobs may take, as 512MiB (default no bound)")
 }
 
@@ -44,6 +47,9 @@ func (g *guardFlags) named() (all []switchml.Worker, err error) {
 }
 
 func (g *guardFlags) limits() (l control.Limits, err error) {
+	if l.Strays = g.strays; g.strays > xdp.MaxRate {
+		return l, usageErrorf("--stray-packets %d: legal are up to %d frames a second", g.strays, xdp.MaxRate)
+	}
 	if g.memory != "" {
 		if l.Memory, err = control.ParseSize(g.memory); err != nil {
 			return l, usageErrorf("--slot-memory: %w", err)

@@ -26,6 +26,7 @@ var views = []view{
 	{"workers", "", "The workers of all jobs", showWorkers},
 	{"slots", "[JOB]", "The pools of slots and how they are used", showSlots},
 	{"groups", "[JOB]", "Where the results of a job go", showGroups},
+	{"tenants", "", "What each tenant takes, and may take", showTenants},
 	{"ports", "", "Ports with their counters and impairments", showPorts},
 	{"lanes", "", "Lanes with their counters and frames", showLanes},
 	{"stages", "", "Where the time of a frame goes, stage by stage", showStages},
@@ -38,7 +39,7 @@ func newShowCmd() *cobra.Command {
 	var output outputFlags
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show a running NIC: jobs, slots, groups, ports, lanes, counters",
+		Short: "Show a running NIC: jobs, slots, groups, tenants, ports, lanes, counters",
 		Args:  noSuchVerb,
 		RunE:  needVerb,
 	}
@@ -122,6 +123,14 @@ func showGroups(ctx context.Context, c *control.Client, args []string) (any, fun
 	return struct {
 		Groups []show.Group `json:"groups"`
 	}{groups}, func(w io.Writer) error { return show.TableGroups(w, groups) }, err
+}
+
+func showTenants(ctx context.Context, c *control.Client, _ []string) (any, func(io.Writer) error, error) {
+	m, err := c.ListTenants(ctx, &apiv1.ListTenantsRequest{})
+	tenants := show.TenantsFrom(m)
+	return struct {
+		Tenants []show.Tenant `json:"tenants"`
+	}{tenants}, func(w io.Writer) error { return show.TableTenants(w, tenants) }, err
 }
 
 func showPorts(ctx context.Context, c *control.Client, _ []string) (any, func(io.Writer) error, error) {

@@ -208,6 +208,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		select {
 		case now := <-leases.C:
 			doors.api.Jobs().Expire(now)
+			doors.api.Jobs().Tend()
 		case <-ctx.Done():
 			o.Logger.Info("stopping", "why", context.Cause(ctx))
 			return nil

@@ -77,8 +77,15 @@ var (
 	workerAgain  = desc("worker_duplicate_frames_total", "Frames of a worker that repeated a contribution.", "job", "tenant", "rank")
 	workerTx     = desc("worker_sent_results_total", "Results posted to a worker.", "job", "tenant", "rank")
 	workerSeen   = desc("worker_last_seen_timestamp_seconds", "When the last frame of a worker was taken; workers that never came have none.", "job", "tenant", "rank")
+	workerResent = desc("worker_resent_results_total", "Results sent to a worker again, as it asked for them.", "job", "tenant", "rank")
+	workerLast   = desc("worker_last_contributions_total", "Slots for which a worker was the last to come: the others waited for it.", "job", "tenant", "rank")
+	workerWaits  = desc("worker_missing_since_timestamp_seconds", "When the oldest unfinished slot that waits for a worker began, or the job was installed if it never came; workers that nobody waits for have none.", "job", "tenant", "rank")
+	jobTimes     = desc("job_slot_duration_seconds", "Time of slots from their first contribution to their completion, as the batches of the lane saw it.", "job", "tenant")
+	portTaken    = desc("port_budget_taken_frames_total", "Frames charged to the packet budget of a tenant, and taken; strays are senders that are no worker.", "port", "tenant")
+	portOver     = desc("port_budget_dropped_frames_total", "Frames that the steering program dropped since they came faster than the packet budget of their tenant.", "port", "tenant")
+	portBudget   = desc("port_budget_frames_per_second", "The packet budget of a tenant; tenants without a bound have none.", "port", "tenant")
 	portStates   = []dataplane.PortState{dataplane.StateUp, dataplane.StateDown, dataplane.StateRebuilding, dataplane.StateBroken}
-	single       = []*prometheus.Desc{info, unrestored, portDropped, portReplicas, portKernel, portSteered, portState, portRebuilds, laneDropped, laneReplicas, laneSleeps, laneInFlight, laneFrames, jobWorkers, jobJoined, jobMissing, jobSlots, jobResults, jobResent, jobWrapped, workerRx, workerAdded, workerAgain, workerTx, workerSeen}
+	single       = []*prometheus.Desc{info, unrestored, portDropped, portReplicas, portKernel, portSteered, portState, portRebuilds, laneDropped, laneReplicas, laneSleeps, laneInFlight, laneFrames, jobWorkers, jobJoined, jobMissing, jobSlots, jobResults, jobResent, jobWrapped, workerRx, workerAdded, workerAgain, workerTx, workerSeen, workerResent, workerLast, workerWaits, jobTimes, portTaken, portOver, portBudget}
 )
 
 // Describe implements prometheus.Collector.
@@ -151,6 +158,13 @@ func (s sink) port(p *dataplane.PortSnapshot) {
 		s.gauge(portState, in, p.Name, string(state))
 	}
 	s.count(portRebuilds, p.Rebuilds, p.Name)
+	for _, b := range p.Budgets {
+		s.count(portTaken, b.Taken, p.Name, b.Name)
+		s.count(portOver, b.Dropped, p.Name, b.Name)
+		if b.Rate != 0 {
+			s.gauge(portBudget, float64(b.Rate), p.Name, b.Name)
+		}
+	}
 }
 
 func (s sink) lane(l *dataplane.LaneSnapshot) {
@@ -187,6 +201,11 @@ func (s sink) job(j *control.JobInfo) {
 		s.count(workerAdded, w.Contributed, j.Name, j.Tenant, rank)
 		s.count(workerAgain, w.Duplicates, j.Name, j.Tenant, rank)
 		s.count(workerTx, w.Sent, j.Name, j.Tenant, rank)
+		s.count(workerResent, w.Resent, j.Name, j.Tenant, rank)
+		s.count(workerLast, w.Last, j.Name, j.Tenant, rank)
+		if since := j.MissingSince(w.Rank); !since.IsZero() {
+			s.gauge(workerWaits, float64(since.UnixMilli())/1e3, j.Name, j.Tenant, rank)
+		}
 		if !w.LastSeen.IsZero() {
 			s.gauge(workerSeen, float64(w.LastSeen.UnixMilli())/1e3, j.Name, j.Tenant, rank)
 		}
@@ -200,4 +219,17 @@ func (s sink) job(j *control.JobInfo) {
 	s.count(jobResults, j.Results, j.Name, j.Tenant)
 	s.count(jobResent, j.Resent, j.Name, j.Tenant)
 	s.count(jobWrapped, j.Wrapped, j.Name, j.Tenant)
+	s.times(&j.Times, j.Name, j.Tenant)
+}
+
+// times is a histogram of Prometheus, whose buckets count all that is not above their bound.
+func (s sink) times(c *dataplane.Completions, job, tenant string) {
+	below, count := map[float64]uint64{}, uint64(0)
+	for _, b := range c.Buckets {
+		count += b.Slots
+		if b.Below != 0 {
+			below[(b.Below - 1).Seconds()] = count // whole nanoseconds: below is at most one less
+		}
+	}
+	s <- prometheus.MustNewConstHistogram(jobTimes, count, c.Sum.Seconds(), below, job, tenant)
 }

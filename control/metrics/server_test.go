@@ -135,6 +135,12 @@ func TestScrape(t *testing.T) {
 		`gradnic_worker_received_frames_total{job="train",rank="0",tenant="a"} 2`,
 		`gradnic_worker_duplicate_frames_total{job="train",rank="0",tenant="a"} 1`,
 		`gradnic_worker_sent_results_total{job="train",rank="1",tenant="a"} 1`,
+		`gradnic_worker_resent_results_total{job="train",rank="0",tenant="a"} 0`,
+		`gradnic_worker_last_contributions_total{job="train",rank="0",tenant="a"} 0`,
+		`gradnic_worker_last_contributions_total{job="train",rank="1",tenant="a"} 1`,
+		`gradnic_job_slot_duration_seconds_bucket{job="train",tenant="a",le="+Inf"} 1`,
+		`gradnic_job_slot_duration_seconds_bucket{job="train",tenant="a",le="17.179869183"} 1`,
+		`gradnic_job_slot_duration_seconds_count{job="train",tenant="a"} 1`,
 	} {
 		if !strings.Contains(body, line+"\n") {
 			t.Errorf("no line %s", line)

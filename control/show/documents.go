@@ -35,7 +35,10 @@ type Worker struct {
 	Contributed uint64     `json:"contributed"`
 	Duplicates  uint64     `json:"duplicates"`
 	Sent        uint64     `json:"tx"`
-	LastSeen    *time.Time `json:"last_seen"` // null: never
+	Resent      uint64     `json:"resent"`        // results, sent again as it asked
+	Last        uint64     `json:"last"`          // slots for which it was the last to come
+	LastSeen    *time.Time `json:"last_seen"`     // null: never
+	Missing     *time.Time `json:"missing_since"` // null: nothing waits for it
 }
 
 // Job is one job.
@@ -62,6 +65,8 @@ type Job struct {
 	Expires    *time.Time           `json:"expires"` // null: it stays
 	Members    []Worker             `json:"members"`
 	Native     *Native              `json:"native,omitempty"`
+	// Completions says how long slots took from the first contribution to the last.
+	Completions Completions `json:"completions"`
 }
 
 // Native is what a job of the native protocol has beside the rest.
@@ -92,6 +97,8 @@ type Group struct {
 	Job     string   `json:"job"`
 	Size    int      `json:"size"`
 	Members []Member `json:"members"`
+	// Multicast is the IPv4 group that results go to, one frame a port; empty: each member gets its own.
+	Multicast string `json:"multicast"`
 }
 
 // Port is one port. Its counters have the keys of the data plane's.
@@ -116,6 +123,8 @@ type Drops struct {
 	ReplicaDrops map[string]uint64          `json:"replica_drops"`
 	Kernel       dataplane.KernelStatistics `json:"kernel"`
 	Steering     map[string]uint64          `json:"steering"`
+	// Budgets are the frames that came faster than the budget of their sender allows, by tenant.
+	Budgets map[string]uint64 `json:"budgets"`
 }
 
 // suspect are the verdicts of frames that were for the NIC's address, or can hide it.
@@ -136,7 +145,7 @@ func JobFrom(m *apiv1.Job) Job {
 		Use: useFrom(m.GetSlots()), Results: m.GetResults(), Resent: m.GetResent(), Wrapped: m.GetWrapped(),
 		Missing: ranks(m.GetMissing()), NeverCame: ranks(m.GetNeverCame()), NeverReg: ranks(m.GetNeverRegistered()), NeverSent: ranks(m.GetNeverSent()),
 		Origin: originName(m.GetOrigin()), Generation: m.GetGeneration(),
-		Members: []Worker{},
+		Members: []Worker{}, Completions: completionsFrom(m.GetCompletions()),
 	}
 	if n := spec.GetNative(); n != nil {
 		j.Native = &Native{
@@ -157,6 +166,11 @@ func JobFrom(m *apiv1.Job) Job {
 		doc := Worker{
 			Job: j.Name, Member: memberFrom(w.GetSpec()), Joined: w.GetJoined(),
 			Received: w.GetReceived(), Contributed: w.GetContributed(), Duplicates: w.GetDuplicates(), Sent: w.GetTransmitted(),
+			Resent: w.GetResent(), Last: w.GetLast(),
+		}
+		if w.GetMissingSince() != nil {
+			t := w.GetMissingSince().AsTime()
+			doc.Missing = &t
 		}
 		if w.GetLastSeen() != nil {
 			t := w.GetLastSeen().AsTime()
@@ -204,7 +218,7 @@ func PoolsFrom(m *apiv1.ListSlotsResponse) []Pool {
 func GroupsFrom(m *apiv1.ListGroupsResponse) []Group {
 	groups := make([]Group, 0, len(m.GetGroups()))
 	for _, g := range m.GetGroups() {
-		doc := Group{Job: g.GetJob(), Size: int(g.GetSize()), Members: []Member{}}
+		doc := Group{Job: g.GetJob(), Size: int(g.GetSize()), Members: []Member{}, Multicast: g.GetMulticast()}
 		for _, w := range g.GetMembers() {
 			doc.Members = append(doc.Members, memberFrom(w))
 		}
@@ -224,6 +238,7 @@ func PortsFrom(m *apiv1.ListPortsResponse) []Port {
 				State: dataplane.PortState(p.GetState()), Why: p.GetWhy(), Rebuilds: p.GetRebuilds(),
 				Rings:    ringsFrom(p.GetRings()),
 				Counters: countersFrom(p.GetCounters()), Kernel: kernelFrom(p.GetKernel()), Steering: drops(p.GetSteering()),
+				Budgets: budgetsFrom(p.GetBudgets()),
 			},
 			Impairment: impairmentFrom(p.GetImpairment()),
 		})
@@ -253,8 +268,13 @@ func CountersFrom(m *apiv1.GetCountersResponse) Counters {
 
 // DropsOf takes the losses out of the counters, and out of the ports what steering left to the kernel.
 func DropsOf(c Counters, ports []Port) Drops {
-	d := Drops{Drops: c.Counters.Drops, ReplicaDrops: c.Counters.ReplicaDrops, Kernel: c.Kernel, Steering: map[string]uint64{}}
+	d := Drops{Drops: c.Counters.Drops, ReplicaDrops: c.Counters.ReplicaDrops, Kernel: c.Kernel, Steering: map[string]uint64{}, Budgets: map[string]uint64{}}
 	for i := range ports {
+		for _, b := range ports[i].Budgets {
+			if b.Dropped > 0 {
+				d.Budgets[b.Name] += b.Dropped
+			}
+		}
 		for _, v := range suspect {
 			if n := ports[i].Steering[v.String()]; n > 0 {
 				d.Steering[v.String()] += n

@@ -88,6 +88,14 @@ func ago(t *time.Time, now time.Time) string {
 	return d.Round(time.Minute).String() + " ago"
 }
 
+// lasted is how long something lasts since then; nil: it is not so.
+func lasted(since *time.Time, now time.Time) string {
+	if since == nil {
+		return ""
+	}
+	return rounded(max(0, now.Sub(*since))).String()
+}
+
 // TableJobs writes one line a job.
 func TableJobs(w io.Writer, jobs []Job) error {
 	t := newTable(w, "JOB", "TENANT", "PROTOCOL", "WORKERS", "JOINED", "ELEMENTS", "SLOTS", "IN USE", "WAITING", "RESULTS", "MISSING")
@@ -117,6 +125,7 @@ func TableJob(w io.Writer, j Job, now time.Time) error {
 	line("elements", j.Elements)
 	line("slots", fmt.Sprintf("%d in two versions: %d in use, %d complete, %d waiting", j.Slots, j.Use.InUse, j.Use.Complete, j.Use.Waiting))
 	line("results", fmt.Sprintf("%d, resent %d, wrapped elements %d", j.Results, j.Resent, j.Wrapped))
+	line("slot times", j.Completions.line())
 	line("missing", missing(j))
 	if err := t.Flush(); err != nil {
 		return err
@@ -124,7 +133,7 @@ func TableJob(w io.Writer, j Job, now time.Time) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	wt := newTable(w, "RANK", "MAC", "IP", "PORT", "RX", "CONTRIBUTED", "DUPLICATES", "TX", "LAST SEEN")
+	wt := newTable(w, "RANK", "MAC", "IP", "PORT", "RX", "CONTRIBUTED", "DUPLICATES", "TX", "RESENT", "LAST TO COME", "LAST SEEN", "MISSING FOR")
 	known := map[int]Worker{}
 	for _, m := range j.Members {
 		known[m.Rank] = m
@@ -132,10 +141,10 @@ func TableJob(w io.Writer, j Job, now time.Time) error {
 	for rank := range j.Workers {
 		m, ok := known[rank]
 		if !ok {
-			wt.row(rank, "", "", "", 0, 0, 0, 0, "never: not added")
+			wt.row(rank, "", "", "", 0, 0, 0, 0, 0, 0, "never: not added", "")
 			continue
 		}
-		wt.row(rank, m.MAC, m.IP, m.Port, m.Received, m.Contributed, m.Duplicates, m.Sent, ago(m.LastSeen, now))
+		wt.row(rank, m.MAC, m.IP, m.Port, m.Received, m.Contributed, m.Duplicates, m.Sent, m.Resent, m.Last, ago(m.LastSeen, now), lasted(m.Missing, now))
 	}
 	return wt.w.Flush()
 }
@@ -167,9 +176,9 @@ func missing(j Job) string {
 
 // TableWorkers writes one line a worker of every job.
 func TableWorkers(w io.Writer, workers []Worker, now time.Time) error {
-	t := newTable(w, "JOB", "RANK", "MAC", "IP", "PORT", "RX", "CONTRIBUTED", "DUPLICATES", "TX", "LAST SEEN")
+	t := newTable(w, "JOB", "RANK", "MAC", "IP", "PORT", "RX", "CONTRIBUTED", "DUPLICATES", "TX", "RESENT", "LAST TO COME", "LAST SEEN", "MISSING FOR")
 	for _, m := range workers {
-		t.row(m.Job, m.Rank, m.MAC, m.IP, m.Port, m.Received, m.Contributed, m.Duplicates, m.Sent, ago(m.LastSeen, now))
+		t.row(m.Job, m.Rank, m.MAC, m.IP, m.Port, m.Received, m.Contributed, m.Duplicates, m.Sent, m.Resent, m.Last, ago(m.LastSeen, now), lasted(m.Missing, now))
 	}
 	return t.w.Flush()
 }
@@ -185,14 +194,14 @@ func TablePools(w io.Writer, pools []Pool) error {
 
 // TableGroups writes one line a member.
 func TableGroups(w io.Writer, groups []Group) error {
-	t := newTable(w, "JOB", "MEMBERS", "RANK", "MAC", "IP", "PORT")
+	t := newTable(w, "JOB", "MEMBERS", "RANK", "MAC", "IP", "PORT", "MULTICAST")
 	for _, g := range groups {
 		size := fmt.Sprintf("%d/%d", len(g.Members), g.Size)
 		if len(g.Members) == 0 {
-			t.row(g.Job, size, "", "", "", "")
+			t.row(g.Job, size, "", "", "", "", g.Multicast)
 		}
 		for _, m := range g.Members {
-			t.row(g.Job, size, m.Rank, m.MAC, m.IP, m.Port)
+			t.row(g.Job, size, m.Rank, m.MAC, m.IP, m.Port, g.Multicast)
 		}
 	}
 	return t.w.Flush()
@@ -228,8 +237,10 @@ func toKernel(p *Port) string {
 		return ""
 	}
 	var n uint64
-	for v := xdp.Unbound; v < xdp.NumVerdicts; v++ {
-		n += p.Steering[v.String()]
+	for v := xdp.Verdict(0); v < xdp.NumVerdicts; v++ {
+		if v.Passed() {
+			n += p.Steering[v.String()]
+		}
 	}
 	return strconv.FormatUint(n, 10)
 }
@@ -307,6 +318,7 @@ func TableDrops(w io.Writer, d Drops) error {
 		"rx-invalid-descs": d.Kernel.RxInvalid, "tx-invalid-descs": d.Kernel.TxInvalid,
 	})
 	rows("steering", d.Steering)
+	rows("over budget of", d.Budgets)
 	if d.Kernel.StatisticsError != "" {
 		t.row("kernel", "unknown: "+d.Kernel.StatisticsError, "?")
 	}

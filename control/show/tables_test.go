@@ -26,12 +26,15 @@ func job() *apiv1.Job {
 		Generation: 7, Origin: apiv1.Origin_ORIGIN_SWITCHML, Installed: timestamppb.New(now.Add(-90 * time.Second)),
 		Lease: durationpb.New(time.Minute), Expires: timestamppb.New(now.Add(48 * time.Second)),
 		Workers: []*apiv1.Worker{
-			{Spec: &apiv1.WorkerSpec{Rank: 0, Mac: "02:00:00:00:01:00", Ipv4: "10.50.0.1", Port: "veth0"}, Joined: true, Received: 12, Contributed: 10, Duplicates: 2, Transmitted: 9, LastSeen: timestamppb.New(now.Add(-3 * time.Second))},
-			{Spec: &apiv1.WorkerSpec{Rank: 1, Mac: "02:00:00:00:01:01", Ipv4: "10.50.0.2", Port: "veth1"}, Joined: true, Received: 10, Contributed: 10, Transmitted: 9, LastSeen: timestamppb.New(now)},
-			{Spec: &apiv1.WorkerSpec{Rank: 2, Mac: "02:00:00:00:01:02", Ipv4: "10.50.0.3"}},
+			{Spec: &apiv1.WorkerSpec{Rank: 0, Mac: "02:00:00:00:01:00", Ipv4: "10.50.0.1", Port: "veth0"}, Joined: true, Received: 12, Contributed: 10, Duplicates: 2, Transmitted: 9, LastSeen: timestamppb.New(now.Add(-3 * time.Second)), Resent: 2, Last: 1},
+			{Spec: &apiv1.WorkerSpec{Rank: 1, Mac: "02:00:00:00:01:01", Ipv4: "10.50.0.2", Port: "veth1"}, Joined: true, Received: 10, Contributed: 10, Transmitted: 9, LastSeen: timestamppb.New(now), Last: 8, MissingSince: timestamppb.New(now.Add(-1250 * time.Millisecond))},
+			{Spec: &apiv1.WorkerSpec{Rank: 2, Mac: "02:00:00:00:01:02", Ipv4: "10.50.0.3"}, MissingSince: timestamppb.New(now.Add(-90 * time.Second))},
 		},
 		Slots:   &apiv1.SlotUse{Total: 1024, InUse: 4, Complete: 3, Waiting: 1},
 		Missing: []uint32{1, 2, 3}, NeverCame: []uint32{2, 3}, NeverRegistered: []uint32{3}, NeverSent: []uint32{2}, Results: 9, Resent: 2, Wrapped: 1,
+		Completions: &apiv1.Completions{Sum: durationpb.New(90 * time.Microsecond), Buckets: []*apiv1.CompletionBucket{
+			{Below: durationpb.New(8192)}, {Below: durationpb.New(16384), Slots: 8}, {Below: durationpb.New(32768), Slots: 1}, {},
+		}},
 	}
 }
 
@@ -62,7 +65,8 @@ func stage(k uint64) []*apiv1.Stage {
 func TestViews(t *testing.T) {
 	ports := PortsFrom(&apiv1.ListPortsResponse{Ports: []*apiv1.Port{
 		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Queues: 2, State: "down", Why: "interface veth0 has no carrier", Rebuilds: 3, Function: "aggregate", Counters: counters(), Kernel: kernel(),
-			Steering:   []*apiv1.Drop{{Reason: "pass-other", Count: 7}, {Reason: "pass-tagged", Count: 2}, {Reason: "taken-udp", Count: 30}},
+			Steering:   []*apiv1.Drop{{Reason: "pass-other", Count: 7}, {Reason: "pass-tagged", Count: 2}, {Reason: "taken-udp", Count: 30}, {Reason: "over-budget", Count: 5}},
+			Budgets:    []*apiv1.Budget{{Tenant: "(strays)", Rate: 10000, Burst: 512, Taken: 1}, {Tenant: "team-a", Rate: 200000, Burst: 512, Taken: 29, Dropped: 5}},
 			Impairment: &apiv1.Impairment{IngressLoss: 0.01, EgressLoss: 0.1, DropIngress: []uint64{3}, DropEgress: []uint64{4, 5}, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 3, ReorderHold: durationpb.New(5 * time.Millisecond), Seed: 9}},
 		{Name: "mem1", Kind: "mem", Index: 1, Queues: 1, Function: "sink", Counters: &apiv1.Counters{}, Kernel: &apiv1.KernelCounters{Error: "socket is gone"}},
 	}})
@@ -74,6 +78,11 @@ func TestViews(t *testing.T) {
 	pools := PoolsFrom(&apiv1.ListSlotsResponse{Pools: []*apiv1.Pool{{Job: "train", Slots: 512, Elements: 256, Use: job().GetSlots(), Missing: []uint32{1}}}})
 	groups := GroupsFrom(&apiv1.ListGroupsResponse{Groups: []*apiv1.Group{
 		{Job: "train", Size: 4, Members: []*apiv1.WorkerSpec{job().GetWorkers()[0].GetSpec(), job().GetWorkers()[2].GetSpec()}}, {Job: "z", Size: 1},
+	}})
+	tenants := TenantsFrom(&apiv1.ListTenantsResponse{Tenants: []*apiv1.Tenant{
+		{Jobs: 1, Slots: 16, Memory: 4096, Workers: 2, Quota: &apiv1.Quota{}},
+		{Name: "team-a", Jobs: 2, Slots: 1024, Memory: 3 << 20, Workers: 8, Results: 77, PacketsTaken: 900, PacketsDropped: 100,
+			Quota: &apiv1.Quota{Jobs: 4, Slots: 4096, Memory: 64 << 20, Packets: 200000}},
 	}})
 	nic := NICFrom(&apiv1.GetNICResponse{Mac: "02:67:0a:32:00:fe", Ipv4: "10.50.0.254", Version: "v1", Ports: 2, Lanes: 1, Jobs: 1})
 
@@ -101,6 +110,7 @@ func TestViews(t *testing.T) {
 		{"workers", WorkersOf(jobs), func(b *bytes.Buffer) error { return TableWorkers(b, WorkersOf(jobs), now) }},
 		{"slots", pools, func(b *bytes.Buffer) error { return TablePools(b, pools) }},
 		{"groups", groups, func(b *bytes.Buffer) error { return TableGroups(b, groups) }},
+		{"tenants", tenants, func(b *bytes.Buffer) error { return TableTenants(b, tenants) }},
 		{"ports", ports, func(b *bytes.Buffer) error { return TablePorts(b, ports) }},
 		{"lanes", lanes, func(b *bytes.Buffer) error { return TableLanes(b, lanes) }},
 		{"stages", stages, func(b *bytes.Buffer) error { return TableStages(b, stages) }},
@@ -158,7 +168,7 @@ func TestRanks(t *testing.T) {
 // Lists are [] and maps {} where there is nothing: scripts need no case for null. Times are null when there is none.
 func TestNothingIsNotNull(t *testing.T) {
 	for name, document := range map[string]any{
-		"jobs": JobsFrom(nil), "job": JobFrom(nil), "workers": WorkersOf(nil), "slots": PoolsFrom(nil), "groups": GroupsFrom(nil),
+		"jobs": JobsFrom(nil), "job": JobFrom(nil), "workers": WorkersOf(nil), "slots": PoolsFrom(nil), "groups": GroupsFrom(nil), "tenants": TenantsFrom(nil),
 		"ports": PortsFrom(nil), "lanes": LanesFrom(nil), "stages": StagesFrom(nil), "trace": TracedFrom(nil), "drops": DropsOf(CountersFrom(nil), nil),
 	} {
 		b, err := json.Marshal(document)
