@@ -72,9 +72,15 @@ func (l *lane) runFunction(port int) {
 		l.serveWhole(p.service)
 	case Reflect:
 		l.enter(stageFunction, b.n)
+		if p.pktgen != nil {
+			l.pktgenFrames(p.pktgen)
+		}
 		l.reflect(port)
 	case Sink:
 		l.enter(stageFunction, b.n)
+		if p.pktgen != nil {
+			l.pktgenFrames(p.pktgen)
+		}
 		for i := range b.n {
 			l.release(b.desc[i].Addr)
 		}

@@ -46,6 +46,9 @@ func ParseFunctionKind(s string) (FunctionKind, error) {
 type Function struct {
 	Kind FunctionKind `json:"kind"`
 	To   string       `json:"to,omitempty"`
+	// Pktgen makes Reflect and Sink keep an account of the frames of the kernel's packet generator: lost, late, twice,
+	// latency; NIC.Pktgen reads it. Setting the function begins a new one. It costs some 50 ns a frame.
+	Pktgen bool `json:"pktgen,omitempty"`
 }
 
 // String returns "reflect", "forward to eth1" and the like.

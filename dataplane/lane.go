@@ -97,7 +97,8 @@ type lanePort struct {
 	service  *laneService // that Serve gives the frames to
 	egress   *laneQueue
 	tx       txBatch
-	impair   *laneImpair // nil: perfect
+	impair   *laneImpair    // nil: perfect
+	pktgen   *pktgenAccount // nil: nobody asked
 }
 
 // peer is the rings between this lane and another.

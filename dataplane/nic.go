@@ -471,12 +471,18 @@ func (n *NIC) SetFunction(portName string, f Function) error {
 	} else {
 		f.To = ""
 	}
+	if f.Pktgen && f.Kind != Reflect && f.Kind != Sink {
+		return fmt.Errorf("port %s: %v does not account for pktgen's frames: reflect and sink do", portName, f)
+	}
 	if n.state == stopped {
 		return fmt.Errorf("function of port %s: %w", portName, ErrStopped)
 	}
 	n.ports[i].function = f
 	n.onLanes(func(l *lane) {
-		l.ports[i].function, l.ports[i].forward = f.Kind, to
+		l.ports[i].function, l.ports[i].forward, l.ports[i].pktgen = f.Kind, to, nil
+		if f.Pktgen {
+			l.ports[i].pktgen = newPktgenAccount()
+		}
 	})
 	return nil
 }

@@ -8,11 +8,11 @@
 package flow
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 
+	"gradnic/wire/accl"
 	"gradnic/wire/inet"
 	"gradnic/wire/native"
 	"gradnic/wire/switchml"
@@ -52,9 +52,6 @@ const (
 	sourcePort   = 4000
 )
 
-// acclHeader is the length of ACCL's header: the first 64-byte word of each message (Xilinx/ACCL at commit 723d8ec).
-const acclHeader = 64
-
 // StampAt is where in a frame of this kind the stamp is, in bytes.
 func (k Kind) StampAt() int {
 	switch k {
@@ -63,7 +60,7 @@ func (k Kind) StampAt() int {
 	case Native:
 		return native.ValuesOffset
 	case ACCL:
-		return inet.PayloadOffset + acclHeader
+		return accl.PayloadOffset + accl.HeaderLen
 	}
 	return inet.PayloadOffset
 }
@@ -249,17 +246,13 @@ func (s *Stream) template(w, size int) ([]byte, error) {
 		native.PutFrame(f, &native.Endpoint{MAC: mac, IP: ip, Port: port}, &native.Endpoint{MAC: s.o.To, IP: s.o.ToIP, Port: native.Port},
 			&native.Header{Kind: native.Contribution, Type: native.Float32, Job: 1, Rank: uint16(w), Epoch: 1, Elements: uint16(payload / 4)}, payload)
 	case ACCL:
-		payload := size - inet.PayloadOffset - acclHeader
-		n := inet.PutEthernet(f, s.o.To, mac, inet.EtherTypeIPv4)
-		n += inet.PutIPv4(f[n:], inet.IPv4{Proto: inet.ProtoUDP, Src: ip, Dst: s.o.ToIP, PayloadLen: size - n - inet.IPv4Len})
-		inet.PutUDP(f[n:], inet.UDP{Src: ACCLPort + uint16(w), Dst: ACCLPort + MaxWorkers, PayloadLen: size - n - inet.UDPLen})
-		if payload%64 != 0 {
-			return nil, fmt.Errorf("flow: an accl frame of %d bytes: datagrams are whole words of 64 bytes, so 106 + a multiple of 64", size)
+		payload := size - accl.PayloadOffset - accl.HeaderLen
+		if payload%64 != 0 || payload+accl.HeaderLen > accl.MaxDatagram {
+			return nil, fmt.Errorf("flow: an accl frame of %d bytes: a datagram is whole words of 64 bytes and %d at most, so 106 + a multiple of 64", size, accl.MaxDatagram)
 		}
-		h := f[inet.PayloadOffset:]
-		binary.LittleEndian.PutUint32(h, uint32(payload))
-		binary.LittleEndian.PutUint32(h[4:], 0xffffffff) // the tag of collectives
-		binary.LittleEndian.PutUint32(h[8:], uint32(w))
+		accl.PutFrame(f, &accl.Endpoint{MAC: mac, IP: ip, Port: ACCLPort + uint16(w)}, &accl.Endpoint{MAC: s.o.To, IP: s.o.ToIP, Port: ACCLPort + MaxWorkers}, accl.HeaderLen+payload)
+		h := accl.Header{Count: uint32(payload), Tag: accl.TagAny, Src: uint32(w), Session: uint16(w)}
+		h.Put(f[accl.PayloadOffset:])
 	}
 	return f, nil
 }
