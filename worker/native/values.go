@@ -39,6 +39,24 @@ func fits[T Element](t wire.Type) error {
 
 // put writes values little endian.
 func put[T Element](b []byte, v []T) {
+	if littleEndian {
+		copy(b[:len(memory(v))], memory(v))
+		return
+	}
+	putEach(b, v)
+}
+
+// get reads values.
+func get[T Element](v []T, b []byte) {
+	if littleEndian {
+		copy(memory(v), b[:len(memory(v))])
+		return
+	}
+	getEach(v, b)
+}
+
+// putEach is put for any machine.
+func putEach[T Element](b []byte, v []T) {
 	switch v := any(v).(type) {
 	case []int32:
 		for i, x := range v {
@@ -68,8 +86,8 @@ func put[T Element](b []byte, v []T) {
 	}
 }
 
-// get reads values.
-func get[T Element](v []T, b []byte) {
+// getEach is get for any machine.
+func getEach[T Element](v []T, b []byte) {
 	switch v := any(v).(type) {
 	case []int32:
 		for i := range v {
