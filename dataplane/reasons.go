@@ -5,6 +5,7 @@ import (
 	"gradnic/wire/bump"
 	"gradnic/wire/inet"
 	"gradnic/wire/native"
+	"gradnic/wire/ring"
 	"gradnic/wire/switchml"
 )
 
@@ -18,7 +19,8 @@ const (
 	reasonSwitchML = reasonInet + Reason(inet.NumFaults)
 	reasonNative   = reasonSwitchML + Reason(switchml.NumFaults)
 	reasonBump     = reasonNative + Reason(native.NumFaults)
-	reasonOutcome  = reasonBump + Reason(bump.NumFaults)
+	reasonRing     = reasonBump + Reason(bump.NumFaults)
+	reasonOutcome  = reasonRing + Reason(ring.NumFaults)
 	reasonOwn      = reasonOutcome + Reason(aggregation.NumOutcomes)
 )
 
@@ -40,6 +42,7 @@ const (
 	UnknownJob                         // a native message of a job that there is not
 	WrongType                          // a native message of another element type than the job's
 	WrongDirection                     // a native message that only the network sends
+	WrongCodec                         // a native message compressed otherwise than the job says
 
 	numReasons = int(iota + reasonOwn)
 )
@@ -47,7 +50,7 @@ const (
 var ownNames = [...]string{
 	"not-for-us", "unknown-protocol", "unknown-port", "unknown-worker", "wrong-size", "handoff-full", "tx-full",
 	"no-frame", "port-unknown", "port-broken", "impaired-ingress", "impaired-egress", "chained",
-	"unknown-job", "wrong-type", "wrong-direction",
+	"unknown-job", "wrong-type", "wrong-direction", "wrong-codec",
 }
 
 // String returns the reason's name.
@@ -59,8 +62,10 @@ func (r Reason) String() string {
 		return switchml.Fault(r - reasonSwitchML).String()
 	case r < reasonBump:
 		return native.Fault(r - reasonNative).String()
-	case r < reasonOutcome:
+	case r < reasonRing:
 		return bump.Fault(r - reasonBump).String()
+	case r < reasonOutcome:
+		return ring.Fault(r - reasonRing).String()
 	case r < reasonOwn:
 		return aggregation.Outcome(r - reasonOutcome).String()
 	case int(r) < numReasons:
@@ -72,11 +77,14 @@ func (r Reason) String() string {
 // BumpReason is the reason of a bump's fault, which is not its OK.
 func BumpReason(f bump.Fault) Reason { return reasonBump + Reason(f) }
 
+// RingReason is the reason of a fault of the ring, which is not its OK.
+func RingReason(f ring.Fault) Reason { return reasonRing + Reason(f) }
+
 // Reasons returns the names of all reasons that can be counted.
 func Reasons() []string {
 	var names []string
 	for r := Reason(0); int(r) < numReasons; r++ {
-		if r == reasonInet || r == reasonSwitchML || r == reasonNative || r == reasonBump || (r >= reasonOutcome && r <= reasonOutcome+Reason(aggregation.Duplicate)) {
+		if r == reasonInet || r == reasonSwitchML || r == reasonNative || r == reasonBump || r == reasonRing || (r >= reasonOutcome && r <= reasonOutcome+Reason(aggregation.Duplicate)) {
 			continue
 		}
 		names = append(names, r.String())

@@ -1,0 +1,324 @@
+package ring
+
+import (
+	"time"
+
+	wire "gradnic/wire/ring"
+)
+
+// helloEvery is how often nodes say hello while the ring forms.
+const helloEvery = 20 * time.Millisecond
+
+// noticeFor is how long a node tells of a failure without being asked.
+const noticeFor = 3 * time.Second
+
+// membership is what a node knows of who is in the ring.
+type membership struct {
+	phase      Phase
+	generation uint32
+	seen       uint32 // the highest generation that a neighbour told of
+	epoch      uint32
+	members    []wire.Member // of this generation, in the order of the ring
+	ready      [2]bool       // the neighbour up and down has formed as well
+	nextHello  int64
+	heardUp    int64
+	heardDown  int64
+
+	failure   *NodeError
+	notice    wire.NoticeHeader
+	failedAt  int64
+	stopAfter int64
+}
+
+// heard notes that a neighbour lives.
+func (m *membership) heard(now int64, node uint16, e *engine) {
+	if node == e.up {
+		m.heardUp = now
+	}
+	if node == e.down {
+		m.heardDown = now
+	}
+}
+
+// reform begins a generation with these nodes. Requests that are open must have ended.
+func (e *engine) reform(nodes []uint16) {
+	m := &e.ring
+	m.generation = max(m.generation+1, m.seen)
+	m.phase, m.epoch, m.failure = Forming, 0, nil
+	m.members = make([]wire.Member, len(nodes))
+	for i, n := range nodes {
+		m.members[i].Node = n
+		if n == e.cfg.Node {
+			e.position = i
+			m.members[i].Boot = e.cfg.Boot
+		}
+	}
+	e.nodes = len(nodes)
+	e.up = nodes[(e.position+1)%e.nodes]
+	e.down = nodes[(e.position+e.nodes-1)%e.nodes]
+	if e.nodes < 2 {
+		m.phase = Formed
+		e.half = [halves]*window{}
+		return
+	}
+	for h := range halves {
+		e.half[h] = newWindow(h, e.cfg.Window, e.nodes, e.cuts)
+	}
+	e.restart()
+}
+
+// restart puts everything that belongs to one generation back to its start.
+func (e *engine) restart() {
+	m := &e.ring
+	m.ready = [2]bool{}
+	m.nextHello = 0
+	m.heardUp, m.heardDown = e.now, e.now
+	e.nextRequest, e.nextBlock, e.inject = 0, 0, 0
+	w := uint32(e.cfg.Window)
+	e.rx = inbound{granted: [halves]uint32{w, w}}
+	e.tx.reset(e)
+	e.waits = waits{node: wire.NoNode}
+}
+
+// complete is true when the boots of all members are known.
+func (m *membership) complete() bool {
+	for _, x := range m.members {
+		if x.Boot == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sayHello sends a hello to both neighbours when it is time.
+func (e *engine) sayHello() {
+	m := &e.ring
+	if e.now < m.nextHello {
+		return
+	}
+	m.nextHello = e.now + int64(helloEvery)
+	if m.phase == Formed && m.ready[0] && m.ready[1] {
+		m.nextHello = e.now + int64(e.cfg.DeadAfter)/8
+	}
+	h := wire.HelloHeader{
+		Common: e.common(), SliceElements: uint32(e.cfg.SliceElements), MTU: uint16(e.cfg.MTU),
+		Window: uint16(e.cfg.Window), Boot: e.cfg.Boot,
+	}
+	if m.phase == Formed {
+		h.Flags = wire.FlagFormed
+	}
+	var b [wire.HeaderLen + wire.MemberLen*wire.MaxNodes]byte
+	n := h.Put(b[:], m.members)
+	copy(e.scratchHello[:], b[wire.HeaderLen:n])
+	e.both(b[:wire.HeaderLen], e.scratchHello[:n-wire.HeaderLen])
+}
+
+// both sends a message to the neighbours, once when they are the same node. It goes out even when the port is full:
+// then it is the port that drops it.
+func (e *engine) both(header, payload []byte) {
+	e.put(e.up, header, payload)
+	if e.down != e.up {
+		e.put(e.down, header, payload)
+	}
+}
+
+func (e *engine) put(to uint16, header, payload []byte) {
+	if len(e.out) == cap(e.out) {
+		return
+	}
+	e.out = append(e.out, message{to: to, payload: payload})
+	copy(e.out[len(e.out)-1].header[:], header)
+	e.room--
+}
+
+func (e *engine) common() wire.Common {
+	return wire.Common{Ring: e.cfg.Ring, Node: e.cfg.Node, Generation: e.ring.generation, Epoch: e.ring.epoch}
+}
+
+// stranger looks at a message from a node that is no neighbour: it may be the neighbour of another view of the ring, or
+// a node that was left out and does not know it.
+func (e *engine) stranger(v wire.View) wire.Fault {
+	if v.Kind() == wire.Hello {
+		e.ring.seen = max(e.ring.seen, v.Generation())
+	}
+	return wire.Foreign
+}
+
+// stale answers what a node of an ended generation sends: it has not heard of the end.
+func (e *engine) stale(v wire.View) {
+	if m := &e.ring; m.phase == Failed && v.Generation() == m.generation && e.now > m.stopAfter {
+		m.stopAfter, m.nextHello = e.now+int64(helloEvery), e.now
+	}
+}
+
+// receiveHello learns boots from a neighbour.
+func (e *engine) receiveHello(v wire.View) wire.Fault {
+	h := v.Hello()
+	m := &e.ring
+	m.seen = max(m.seen, h.Generation)
+	if m.phase == Failed {
+		e.stale(v)
+		return wire.Stale
+	}
+	same := e.sameMembers(v)
+	switch d := int32(h.Generation - m.generation); {
+	case d < 0:
+		return wire.Stale
+	case d > 0 && m.phase == Formed:
+		// The neighbour was told to form the ring again, for whatever reason; this generation has lost it.
+		e.fail(h.Node, e.cfg.Node, wire.Superseded, e.firstOpen(), h.Boot)
+		return wire.OK
+	case d > 0 && same:
+		m.generation = h.Generation
+		for i := range m.members {
+			if m.members[i].Node != e.cfg.Node {
+				m.members[i].Boot = 0
+			}
+		}
+		e.renumber()
+	case !same:
+		return wire.Foreign
+	}
+	if h.SliceElements != uint32(e.cfg.SliceElements) || int(h.MTU) != e.cfg.MTU || int(h.Window) != e.cfg.Window {
+		e.fail(h.Node, e.cfg.Node, wire.Mismatch, e.firstOpen(), h.Boot)
+		return wire.OK
+	}
+	if !e.learn(v, h.Node, h.Boot) {
+		return wire.OK
+	}
+	m.heard(e.now, h.Node, e)
+	if m.phase == Forming && m.complete() {
+		m.phase = Formed
+		m.epoch = wire.Epoch(m.generation, m.members)
+		m.nextHello = 0
+		m.heardUp, m.heardDown = e.now, e.now
+	}
+	if m.phase == Formed && h.Flags&wire.FlagFormed != 0 && h.Epoch == m.epoch {
+		m.ready[0] = m.ready[0] || h.Node == e.up
+		m.ready[1] = m.ready[1] || h.Node == e.down
+	}
+	return wire.OK
+}
+
+// renumber keeps requests that wait for the ring to form; they are the first of the generation that was adopted.
+func (e *engine) renumber() {
+	open := append([]*request(nil), e.requests...)
+	e.restart()
+	e.requests = e.requests[:0]
+	for _, r := range open {
+		taken, deadline := r.taken, r.deadline
+		e.submit(r)
+		e.counters.Requests--
+		r.taken, r.deadline = taken, deadline
+	}
+}
+
+// sameMembers compares the hello's nodes with this node's.
+func (e *engine) sameMembers(v wire.View) bool {
+	if int(v.Hello().Nodes) != len(e.ring.members) {
+		return false
+	}
+	for i, m := range e.ring.members {
+		if v.Member(i).Node != m.Node {
+			return false
+		}
+	}
+	return true
+}
+
+// learn takes over boots that are news. A boot that differs from one that is known ends a formed generation; while the
+// ring forms the later one counts.
+func (e *engine) learn(v wire.View, sender uint16, boot uint64) bool {
+	m := &e.ring
+	for i := range m.members {
+		x := v.Member(i)
+		if x.Node == sender {
+			x.Boot = boot
+		}
+		mine := &m.members[i]
+		switch {
+		case x.Boot == 0 || x.Boot == mine.Boot:
+		case x.Node == e.cfg.Node:
+			// Somebody remembers an earlier life of this node in this generation. It has to be formed again.
+			if x.Boot < e.cfg.Boot {
+				continue // it will learn of the later one
+			}
+			e.fail(x.Node, e.cfg.Node, wire.Restarted, e.firstOpen(), x.Boot)
+			return false
+		case m.phase == Formed:
+			e.fail(x.Node, e.cfg.Node, wire.Restarted, e.firstOpen(), x.Boot)
+			return false
+		case x.Boot > mine.Boot:
+			mine.Boot = x.Boot
+			m.nextHello = 0
+		}
+	}
+	return true
+}
+
+// silence ends the generation when a neighbour has been silent for too long.
+func (e *engine) silence() {
+	m := &e.ring
+	if e.now-m.heardUp >= int64(e.cfg.DeadAfter) {
+		e.fail(e.up, e.cfg.Node, wire.Silent, e.firstOpen(), 0)
+		return
+	}
+	if e.now-m.heardDown >= int64(e.cfg.DeadAfter) {
+		e.fail(e.down, e.cfg.Node, wire.Silent, e.firstOpen(), 0)
+	}
+}
+
+func (e *engine) firstOpen() uint32 {
+	if len(e.requests) > 0 {
+		return e.requests[0].number
+	}
+	return e.nextRequest
+}
+
+// receiveNotice takes over the end of the generation.
+func (e *engine) receiveNotice(v wire.View) wire.Fault {
+	h := v.Notice()
+	m := &e.ring
+	m.seen = max(m.seen, h.Generation)
+	if h.Generation != m.generation || h.Epoch != m.epoch || m.phase != Formed {
+		return wire.Stale
+	}
+	e.fail(h.Failed, h.Origin, h.Reason, h.Request, h.Boot)
+	return wire.OK
+}
+
+// fail ends the generation: every request that is open ends with an error that names the node.
+func (e *engine) fail(node, at uint16, reason wire.Reason, number uint32, boot uint64) {
+	m := &e.ring
+	if m.phase == Failed {
+		return
+	}
+	m.phase = Failed
+	m.failure = &NodeError{Node: node, At: at, Reason: reason, Generation: m.generation}
+	m.notice = wire.NoticeHeader{Common: e.common(), Reason: reason, Request: number, Boot: boot, Failed: node, Origin: at}
+	m.failedAt, m.stopAfter = e.now, e.now+int64(noticeFor)
+	m.nextHello = 0
+	open := append([]*request(nil), e.requests...)
+	clear(e.requests)
+	e.requests = e.requests[:0]
+	for _, r := range open {
+		e.done(r, m.failure)
+	}
+}
+
+// sayNotice tells both neighbours of the end, again and again for a while: each passes it on in the same way, so that it
+// travels round the ring in both directions.
+func (e *engine) sayNotice() {
+	m := &e.ring
+	if e.now < m.nextHello {
+		return
+	}
+	m.nextHello = e.now + int64(helloEvery)
+	if e.now > m.stopAfter {
+		m.nextHello = e.now + int64(time.Hour)
+		return
+	}
+	var b [wire.HeaderLen]byte
+	m.notice.Put(b[:])
+	e.both(b[:], nil)
+}
