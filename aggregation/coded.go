@@ -260,24 +260,3 @@ func (s Spec) ResultBytes() int {
 	}
 	return s.WireBytes()
 }
-
-// FitElements is the most elements, up to MaxElements, of which contributions and results fit in room bytes: a multiple of
-// 32 if there are so many. It is 0 when not even one fits. s.Elements does not count.
-func (s Spec) FitElements(room int) int {
-	fits := func(n int) bool {
-		s.Elements = n
-		return s.WireBytes() <= room && s.ResultBytes() <= room
-	}
-	low, high := 0, MaxElements+1 // fits(low), not fits(high)
-	for high-low > 1 {
-		if mid := (low + high) / 2; fits(mid) {
-			low = mid
-		} else {
-			high = mid
-		}
-	}
-	if s.HasCodec() && low >= 32 {
-		low &^= 31
-	}
-	return low
-}

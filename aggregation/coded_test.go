@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"gradnic/codec"
 )
 
@@ -274,31 +272,6 @@ func TestCodedBytesAndAllocations(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestFitElements(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := Spec{Type: Float32, Codec: codecByName(rapid.SampledFrom(codecsInNetwork).Draw(t, "codec")), Result: codecByName(rapid.SampledFrom(codecsInNetwork).Draw(t, "result"))}
-		room := rapid.IntRange(0, 9000).Draw(t, "room")
-		n := s.FitElements(room)
-		if s.Elements = n; n > 0 && (s.WireBytes() > room || s.ResultBytes() > room) {
-			t.Fatalf("%d elements are %d and %d bytes, not %d", n, s.WireBytes(), s.ResultBytes(), room)
-		}
-		if s.Elements = n + 64; n+64 < MaxElements && s.WireBytes() <= room && s.ResultBytes() <= room {
-			t.Fatalf("%d fit, not only %d", n+64, n)
-		}
-	})
-}
-
-func codecByName(name string) codec.Codec {
-	if name == "" {
-		return nil
-	}
-	c, err := codec.ByName(name)
-	if err != nil {
-		panic(err)
-	}
-	return c
 }
 
 func BenchmarkCodedContribute(b *testing.B) {

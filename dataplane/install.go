@@ -90,7 +90,9 @@ func (n *NIC) newLaneJobs(s *JobSpec) ([]*laneJob, error) {
 	}
 	jobs := make([]*laneJob, len(n.lanes))
 	for i := range jobs {
-		pool, err := aggregation.NewPool(n.poolSpec(s))
+		spec := n.poolSpec(s)
+		spec.Seed = uint64(i) // results that are rounded at random are so in each lane for itself
+		pool, err := aggregation.NewPool(spec)
 		if err != nil {
 			return nil, err
 		}
@@ -126,10 +128,12 @@ func (n *NIC) newLaneJobs(s *JobSpec) ([]*laneJob, error) {
 func (n *NIC) poolSpec(s *JobSpec) aggregation.Spec {
 	slots := (s.Slots + len(n.lanes) - 1) / len(n.lanes)
 	if x := s.Native; x != nil {
-		return aggregation.Spec{
+		spec := aggregation.Spec{
 			Rule: aggregation.Rounds, Workers: s.Workers, Elements: s.Elements, Slots: slots,
 			Type: x.Type, ByteOrder: aggregation.LittleEndian, Op: x.Op, Order: x.Order, Policy: x.Policy,
 		}
+		spec.Codec, spec.Result, _ = x.Codecs(s.Workers, s.Elements) // setDefaults has refused what is none
+		return spec
 	}
 	return aggregation.Spec{Rule: aggregation.SwitchML, Workers: s.Workers, Elements: s.Elements, Exponents: 2, Slots: slots}
 }

@@ -292,7 +292,7 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 			}
 			t.Put(f, c.MAC, c.IP, c.UDPPort)
 			d, tail = l.outgoing(i, n)
-		case whole != nil && l.chains != nil:
+		case whole != nil:
 			t.Put(whole, c.MAC, c.IP, c.UDPPort)
 			var ok bool
 			if d, tail, ok = l.scatter(whole); !ok {

@@ -34,6 +34,11 @@ type NativeSpec struct {
 	Op     aggregation.Op     `json:"op"`
 	Order  aggregation.Order  `json:"order"`
 	Policy aggregation.Policy `json:"policy"`
+	// Codec and Result name what contributions and results of float32 are compressed by, as codec.ByName has them; "none"
+	// is plain. An empty Codec is none; an empty Result is Codec, or for top-k what holds every sum of such contributions.
+	// setDefaults writes out what that is.
+	Codec  string `json:"codec"`
+	Result string `json:"result_codec"`
 	// Deadline is how long a round may wait for a worker before the job is aborted and all are told; 0 means
 	// DefaultDeadline, negative for ever. It is kept to the millisecond.
 	Deadline time.Duration `json:"deadline"`
@@ -67,15 +72,17 @@ func (s *JobSpec) setNativeDefaults() error {
 	if c.Deadline == 0 {
 		s.Native.Deadline = DefaultDeadline
 	}
-	if c.Type == aggregation.BFP16 {
-		return fmt.Errorf("job %s: element type %v: not on the native wire yet", s.Name, c.Type)
-	}
 	if s.Workers < 1 || s.Workers > MaxNativeWorkers {
 		return fmt.Errorf("job %s: %d workers: legal are 1 to %d", s.Name, s.Workers, MaxNativeWorkers)
 	}
 	if s.Elements < 1 {
 		return fmt.Errorf("job %s: %d elements a frame: legal are 1 and up", s.Name, s.Elements)
 	}
+	in, out, err := c.Codecs(s.Workers, s.Elements)
+	if err != nil {
+		return fmt.Errorf("job %s: %w", s.Name, err)
+	}
+	s.Native.Codec, s.Native.Result = codecName(in), codecName(out)
 	if s.Slots == 0 {
 		s.Slots = DefaultSlots
 	}
@@ -107,8 +114,8 @@ func (n *NIC) admitNative(s *JobSpec) error {
 	if err := spec.Validate(); err != nil {
 		return fmt.Errorf("job %s: %w", s.Name, err)
 	}
-	if room := n.nativeRoom(); spec.WireBytes() > room {
-		return fmt.Errorf("job %s: %d elements of %v are %d bytes: the longest frame of %d bytes takes %d", s.Name, s.Elements, s.Native.Type, spec.WireBytes(), n.longest, room)
+	if room, most := n.nativeRoom(), max(spec.WireBytes(), spec.ResultBytes()); most > room {
+		return fmt.Errorf("job %s: %d elements of %v are up to %d bytes: the longest frame of %d bytes takes %d", s.Name, s.Elements, s.Native.Type, most, n.longest, room)
 	}
 	if b := spec.Bytes(); b > MaxPoolBytes {
 		return fmt.Errorf("job %s: %d slots of %d elements of %v for %d workers take %d bytes a lane: the limit is %d", s.Name, s.Slots, s.Elements, s.Native.Type, s.Workers, b, MaxPoolBytes)
@@ -140,9 +147,13 @@ type laneNative struct {
 	id       uint16
 	typ      native.Type
 	elements int
-	values   int   // bytes of a contribution
+	values   int   // bytes of a contribution; with a codec the most
+	results  int   // and of a result
 	deadline int64 // ns, 0 for ever
 	notice   native.NoticeBody
+	codec    uint8  // wire ids, 0 for none
+	result   uint8  // as codec, of results
+	whole    []byte // with a codec: room for the frame of a result, which is made there; else nil
 
 	nativeState
 	wanted []uint32 // by own slot: the round that is wanted, if isWanted
@@ -178,7 +189,7 @@ func randomEpoch() uint32 {
 func (n *NIC) newLaneNative(s *JobSpec, lane int, co *recovery.Coordinator) *laneNative {
 	spec := n.poolSpec(s)
 	x := &laneNative{
-		id: s.Native.ID, typ: native.Type(s.Native.Type), elements: s.Elements, values: spec.WireBytes(),
+		id: s.Native.ID, typ: native.Type(s.Native.Type), elements: s.Elements, values: spec.WireBytes(), results: spec.ResultBytes(),
 		deadline: max(int64(s.Native.Deadline), 0),
 		notice: native.NoticeBody{
 			Op: uint8(s.Native.Op), Order: uint8(s.Native.Order), Policy: uint8(s.Native.Policy),
@@ -188,6 +199,9 @@ func (n *NIC) newLaneNative(s *JobSpec, lane int, co *recovery.Coordinator) *lan
 		wanted: make([]uint32, spec.Slots), wants: make([]bool, spec.Slots),
 		late:  make([]byte, 0, native.MaxWorkers/8),
 		since: -1,
+	}
+	if spec.HasCodec() {
+		x.setCodecs(&spec)
 	}
 	if m := s.Multicast; m != nil {
 		x.notice.Group, x.notice.GroupPort = m.IP, m.Port

@@ -167,7 +167,7 @@ func (l *lane) tellWorker(j *laneJob, m multicast.Member) {
 		l.lostReplica(m.Port, NoFrame)
 		return
 	}
-	n := native.NoticeLen + len(body.Ranks)
+	n := body.Len()
 	d := Desc{Addr: addr, Len: uint32(native.FrameLen(n))}
 	f := l.frame(d)
 	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
@@ -254,5 +254,5 @@ func (l *lane) supply(j *laneJob, i int) {
 	w.contributed++
 	count[cContributed]++
 	f := x.formation
-	l.spreadResult(j, i, l.resultHeader(j, i, slot, native.FlagRelayed), func(rank int) bool { return f.Lacks(rank, want) })
+	l.spreadResult(j, i, l.resultHeader(j, i, slot, native.FlagRelayed), v.Payload(), func(rank int) bool { return f.Lacks(rank, want) })
 }

@@ -65,7 +65,14 @@ func TestNativeInstallRefuses(t *testing.T) {
 		{Workers: 2, Elements: 4, Slots: 8193},
 		{Workers: 65, Elements: 4, Native: &NativeSpec{Type: aggregation.Float32, Order: aggregation.Ranked}},
 		{Workers: 64, Elements: 360, Slots: 8192, Native: &NativeSpec{Type: aggregation.Float32, Order: aggregation.Ranked}},
-		{Workers: 2, Elements: 16, Native: &NativeSpec{Type: aggregation.BFP16}},
+		{Workers: 2, Elements: 16, Native: &NativeSpec{Type: aggregation.BFP16, Codec: "bfp16"}},
+		{Workers: 2, Elements: 16, Native: &NativeSpec{Type: aggregation.Int32, Codec: "bfp16"}},
+		{Workers: 2, Elements: 16, Native: &NativeSpec{Type: aggregation.Float32, Codec: "thc"}},
+		{Workers: 2, Elements: 16, Native: &NativeSpec{Type: aggregation.Float32, Codec: "nonesuch"}},
+		{Workers: 2, Elements: 16, Native: &NativeSpec{Type: aggregation.Float32, Result: "block16e5m4"}},
+		{Workers: 2, Elements: 16, Native: &NativeSpec{Type: aggregation.Float32, Op: aggregation.Max, Codec: "topk"}},
+		{Workers: 2, Elements: 2000, Native: &NativeSpec{Type: aggregation.Float32, Codec: "bfp16"}},
+		{Workers: 2, Elements: 1000, Native: &NativeSpec{Type: aggregation.Float32, Codec: "bfp16", Result: "none"}},
 		{Workers: 2, Elements: 4, Multicast: &MulticastSpec{IP: inet.Addr{10, 0, 0, 1}}},
 	} {
 		s.Name, s.Protocol = "j", ProtocolNative
