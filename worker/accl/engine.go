@@ -195,7 +195,7 @@ func (e *Engine) nextPart() bool {
 	e.moves, more = schedule(&e.call, &e.cfg, e.part, e.moves[:0])
 	e.part++
 	e.at = 0
-	if more {
+	if len(e.moves) > 0 {
 		e.load()
 	}
 	return more

@@ -1,4 +1,4 @@
-package accl
+package accl_test
 
 import (
 	"bufio"
@@ -9,7 +9,9 @@ import (
 	"os"
 	"testing"
 
+	"gradnic/internal/acclcheck"
 	wire "gradnic/wire/accl"
+	. "gradnic/worker/accl"
 )
 
 type recorded struct {
@@ -48,7 +50,7 @@ func goldenCall(rank int) Call {
 	for i := range x {
 		x[i] = float64(float32(rank+1) + float32(i)/10)
 	}
-	return Call{Collective: AllReduce, Type: Float32, Count: 17, Src: encode(Float32, x), Dst: make([]byte, 68)}
+	return Call{Collective: AllReduce, Type: Float32, Count: 17, Src: acclcheck.Encode(Float32, x), Dst: make([]byte, 68)}
 }
 
 // TestGolden plays the recorded all-reduce with one rank here and the other's packets from the record, in both roles: what
@@ -88,7 +90,7 @@ func TestGolden(t *testing.T) {
 			if !r.Done() || r.Results()[0] != nil {
 				t.Fatalf("done %v: %v", r.Done(), r.Results())
 			}
-			for i, v := range decode(Float32, call.Dst) {
+			for i, v := range acclcheck.Decode(Float32, call.Dst) {
 				a, b := float32(1)+float32(i)/10, float32(2)+float32(i)/10
 				if math.Float32bits(float32(v)) != math.Float32bits(a+b) {
 					t.Errorf("element %d: %v, want %v", i, v, a+b)

@@ -1,22 +1,15 @@
-package accl
+// Package acclcheck says what a collective of ACCL must give: reproducible elements for every rank, and the result that
+// each must have, computed from the documentation's rules by plain arithmetic. It shares nothing with the loops and the
+// schedules that it judges.
+package acclcheck
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"math/rand/v2"
 
-	"gradnic/wire/inet"
+	"gradnic/worker/accl"
 )
-
-// memConfig is a rank of a communicator in memory.
-func memConfig(ranks, rank int) Config {
-	c := Config{Rank: rank}
-	for i := range ranks {
-		c.Ranks = append(c.Ranks, Peer{IP: inet.Addr{10, 10, 10, byte(i + 1)}, MAC: inet.MAC{2, 0, 0, 0, 10, byte(i + 1)}})
-	}
-	return c
-}
 
 // half16 rounds to float16 by arithmetic: nothing is shared with the loops that it judges.
 func half16(v float64) float64 {
@@ -73,38 +66,38 @@ func halfValue(b uint16) float64 {
 	return v
 }
 
-// encode and decode are the memory format of elements whose values are in x: exact for the types of up to 53 bits. An
-// int64 keeps its bits in a float64's, see values.
-func encode(t Type, x []float64) (b []byte) {
+// Encode is the memory format of elements with these values, each of which the type must have: int64 up to 53 bits.
+func Encode(t accl.Type, x []float64) (b []byte) {
 	for _, v := range x {
 		switch t {
-		case Float32:
+		case accl.Float32:
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
-		case Float16:
+		case accl.Float16:
 			b = binary.LittleEndian.AppendUint16(b, halfBits(v))
-		case Float64:
+		case accl.Float64:
 			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-		case Int32:
+		case accl.Int32:
 			b = binary.LittleEndian.AppendUint32(b, uint32(int32(int64(v))))
-		case Int64:
+		case accl.Int64:
 			b = binary.LittleEndian.AppendUint64(b, uint64(int64(v)))
 		}
 	}
 	return b
 }
 
-func decode(t Type, b []byte) (x []float64) {
+// Decode is the inverse of Encode.
+func Decode(t accl.Type, b []byte) (x []float64) {
 	for i := 0; i < len(b); i += t.Size() {
 		switch t {
-		case Float32:
+		case accl.Float32:
 			x = append(x, float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))))
-		case Float16:
+		case accl.Float16:
 			x = append(x, halfValue(binary.LittleEndian.Uint16(b[i:])))
-		case Float64:
+		case accl.Float64:
 			x = append(x, math.Float64frombits(binary.LittleEndian.Uint64(b[i:])))
-		case Int32:
+		case accl.Int32:
 			x = append(x, float64(int32(binary.LittleEndian.Uint32(b[i:]))))
-		case Int64:
+		case accl.Int64:
 			x = append(x, float64(int64(binary.LittleEndian.Uint64(b[i:]))))
 		}
 	}
@@ -112,35 +105,35 @@ func decode(t Type, b []byte) (x []float64) {
 }
 
 // combine is own op received in a type's arithmetic.
-func combine(t Type, op Op, own, received float64) float64 {
-	if op == Max {
+func combine(t accl.Type, op accl.Op, own, received float64) float64 {
+	if op == accl.Max {
 		return max(own, received)
 	}
 	switch s := own + received; t {
-	case Float16:
+	case accl.Float16:
 		return half16(s)
-	case Float32:
+	case accl.Float32:
 		return float64(float32(s))
-	case Int32:
+	case accl.Int32:
 		return float64(int32(int64(s)))
 	default:
 		return s
 	}
 }
 
-// values are reproducible elements of one rank: integers and fractions whose sums round.
-func values(t Type, n, rank int, seed uint64) []float64 {
+// Values are n reproducible elements of one rank, whose sums round, or wrap.
+func Values(t accl.Type, n, rank int, seed uint64) []float64 {
 	r := rand.New(rand.NewPCG(seed, uint64(rank)<<8|uint64(t)))
 	x := make([]float64, n)
 	for i := range x {
 		switch t {
-		case Int32:
+		case accl.Int32:
 			x[i] = float64(int32(r.Uint32()))
-		case Int64:
-			x[i] = float64(r.Int64N(1<<50) - 1<<49)
-		case Float16:
+		case accl.Int64:
+			x[i] = float64(r.Int64N(1<<48) - 1<<47) // 16 of them keep within 53 bits
+		case accl.Float16:
 			x[i] = half16(r.NormFloat64())
-		case Float32:
+		case accl.Float32:
 			x[i] = float64(float32(r.NormFloat64()))
 		default:
 			x[i] = r.NormFloat64()
@@ -149,51 +142,47 @@ func values(t Type, n, rank int, seed uint64) []float64 {
 	return x
 }
 
-// reference is what a rank must have in Dst after a collective, from all ranks' Src. order(i) is the ranks in the order
-// in which element i was combined: the first one's value, then own + received at each of the others.
-func reference(c Call, ranks, rank int, src [][]float64) []float64 {
+// Reference is what a rank must have in Dst after a collective, from the values that all ranks have in Src. segment is
+// the communicator's segment in bytes: an allreduce starts a ring anew in each, and the order of additions with it.
+func Reference(c accl.Call, ranks, rank, segment int, src [][]float64) (out []float64) {
 	n := c.Count
 	onWire := func(v float64) float64 {
 		if c.Half {
-			return half16(float64(float32(v)))
+			return half16(v)
 		}
 		return v
 	}
-	fold := func(at int, order []int) float64 {
-		t := c.Type
-		if c.Half {
-			t = Float16
+	t := c.Type
+	if c.Half {
+		t = accl.Float16
+	}
+	// fold is element at after its way around the ring: from the first rank on, own + received at each of the others.
+	fold := func(at, first int) float64 {
+		if ranks == 1 {
+			return src[0][at] // a copy: nothing is on the wire
 		}
-		v := onWire(src[order[0]][at])
-		for _, r := range order[1:] {
-			v = combine(t, c.Op, onWire(src[r][at]), v)
+		v := onWire(src[first%ranks][at])
+		for i := 1; i < ranks; i++ {
+			v = combine(t, c.Op, onWire(src[(first+i)%ranks][at]), v)
 		}
 		return v
 	}
-	ring := func(first int) (order []int) {
-		for i := range ranks {
-			order = append(order, (first+i)%ranks)
-		}
-		return order
-	}
-	out := []float64{}
 	switch c.Collective {
-	case Send:
-	case Recv, Bcast:
-		if rank != c.Root || c.Collective == Recv {
+	case accl.Recv, accl.Bcast:
+		if rank != c.Root || c.Collective == accl.Recv {
 			for _, v := range src[c.Root][:n] {
 				out = append(out, onWire(v))
 			}
 		}
-	case Scatter:
+	case accl.Scatter:
 		for _, v := range src[c.Root][rank*n : (rank+1)*n] {
 			if rank != c.Root {
 				v = onWire(v)
 			}
 			out = append(out, v)
 		}
-	case Gather, AllGather:
-		if c.Collective == Gather && rank != c.Root {
+	case accl.Gather, accl.AllGather:
+		if c.Collective == accl.Gather && rank != c.Root {
 			break
 		}
 		for r := range ranks {
@@ -204,27 +193,25 @@ func reference(c Call, ranks, rank int, src [][]float64) []float64 {
 				out = append(out, v)
 			}
 		}
-	case Reduce:
+	case accl.Reduce:
 		if rank == c.Root {
 			for i := range n {
-				out = append(out, fold(i, ring(c.Root+1)))
+				out = append(out, fold(i, c.Root+1))
 			}
 		}
-	case ReduceScatter:
+	case accl.ReduceScatter:
 		for i := range n {
-			out = append(out, fold(rank*n+i, ring(rank+1)))
+			out = append(out, fold(rank*n+i, rank+1))
 		}
-	case AllReduce:
+	case accl.AllReduce:
 		// Chunk i of a segment starts at rank i and ends at rank i-1.
-		seg := DefaultSegment / c.Type.Size()
-		seg -= seg % ranks
+		whole := segment / c.Type.Size()
+		whole -= whole % ranks
 		for i := range n {
-			begin := i / seg * seg
-			bulk := (min(seg, n-begin) + ranks - 1) / ranks
-			out = append(out, fold(i, ring((i-begin)/bulk)))
+			begin := i / whole * whole
+			bulk := (min(whole, n-begin) + ranks - 1) / ranks
+			out = append(out, fold(i, (i-begin)/bulk))
 		}
-	default:
-		panic(fmt.Sprint("no reference for ", c.Collective))
 	}
 	return out
 }
