@@ -143,3 +143,14 @@ func (f *Field) words() string {
 	slices.Sort(names)
 	return ", or one of " + strings.Join(names, ", ")
 }
+
+// NewField is a field of its own, big endian, of whole or part bytes from an offset on; for payloads that have fields
+// too.
+func NewField(name string, offset, width int) (*Field, error) {
+	if name == "" || offset < 0 || width < 1 || width > 64 {
+		return nil, fmt.Errorf("field %q: offset %d, width %d: an offset from 0 and 1 to 64 bits", name, offset, width)
+	}
+	f := &Field{Name: name, Offset: offset, Width: width}
+	f.compile()
+	return f, nil
+}

@@ -1,0 +1,304 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Verdict is how a case ended.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Passed Verdict = iota
+	Failed
+	Unsupported
+)
+
+var verdictNames = [...]string{"passed", "failed", "unsupported"}
+
+// String is the verdict in a word.
+func (v Verdict) String() string { return verdictNames[v] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// Result is what became of a case.
+type Result struct {
+	Case    string        `json:"case"`
+	Why     string        `json:"why"`
+	Verdict Verdict       `json:"verdict"`
+	Detail  string        `json:"detail,omitempty"` // what is wrong, or missing
+	Took    time.Duration `json:"took_ns"`
+	Capture string        `json:"capture,omitempty"` // file
+	Frames  []Shot        `json:"-"`                 // all of the case, in order
+}
+
+// Shot is a frame that went over the wire in a case.
+type Shot struct {
+	Time time.Time
+	Sent bool // by the kit
+	Note string
+	Data []byte
+}
+
+// Report is a run of a suite.
+type Report struct {
+	Suite    string    `json:"suite"`
+	Target   string    `json:"target"`
+	Elements int       `json:"elements"`
+	Results  []Result  `json:"results"`
+	Started  time.Time `json:"started"`
+}
+
+// Count is the number of results with a verdict.
+func (r *Report) Count(v Verdict) (n int) {
+	for i := range r.Results {
+		if r.Results[i].Verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+// errFailed wraps what a card did wrong; other errors are the target's, and end the run.
+var errFailed = errors.New("failed")
+
+// errUnsupported wraps what the target cannot do.
+var errUnsupported = errors.New("unsupported")
+
+// Run runs a suite against a target, whose name is for the report. The error is about the target or the suite: cases
+// that fail are in the report.
+func Run(ctx context.Context, s *Suite, t Target, name string, o Options) (*Report, error) {
+	if err := o.setDefaults(); err != nil {
+		return nil, err
+	}
+	r := &Report{Suite: s.Name, Target: name, Elements: o.Elements, Started: time.Now()}
+	first := 0
+	for _, only := range o.Only {
+		if !slices.ContainsFunc(s.Cases, func(c Case) bool { return c.Name == only }) {
+			return nil, fmt.Errorf("suite %s has no case %q", s.Name, only)
+		}
+	}
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		if len(o.Only) > 0 && !slices.Contains(o.Only, c.Name) || c.Elements != 0 && c.Elements != o.Elements {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return r, err
+		}
+		if first+c.Slots > o.Slots || c.recorded() {
+			first = 0
+		}
+		run := &caseRun{
+			sc: scope{o: &o, s: s, first: first, vars: map[string]uint64{}}, t: t, c: c, limits: t.Limits(),
+		}
+		first += c.Slots
+		res, err := run.run(ctx)
+		r.Results = append(r.Results, res)
+		if err != nil {
+			return r, fmt.Errorf("case %s: %w", c.Name, err)
+		}
+	}
+	for i := range r.Results {
+		res := &r.Results[i]
+		if o.Keep != "" && (res.Verdict == Failed || o.KeepAll) {
+			if err := keep(o.Keep, r, res); err != nil {
+				return r, err
+			}
+		}
+	}
+	return r, nil
+}
+
+// caseRun is one case while it runs.
+type caseRun struct {
+	sc     scope
+	t      Target
+	c      *Case
+	limits Limits
+	shots  []Shot
+	dirty  bool // something was sent since the card was last waited for
+}
+
+func (x *caseRun) run(ctx context.Context) (Result, error) {
+	res := Result{Case: x.c.Name, Why: x.c.Why}
+	started := time.Now()
+	err := x.steps(ctx)
+	res.Took, res.Frames = time.Since(started), x.shots
+	switch {
+	case err == nil:
+	case errors.Is(err, errFailed) && x.c.Open:
+		res.Verdict, res.Detail = Unsupported, "the protocol leaves it open, and the card does it otherwise: "+err.Error()
+	case errors.Is(err, errFailed):
+		res.Verdict, res.Detail = Failed, err.Error()
+	case errors.Is(err, errUnsupported):
+		res.Verdict, res.Detail = Unsupported, err.Error()
+	default:
+		res.Verdict, res.Detail = Failed, err.Error()
+		return res, err
+	}
+	if err != nil { // what is still on its way is not the next case's
+		if _, err := x.collect(0); err != nil {
+			return res, err
+		}
+	}
+	return res, nil
+}
+
+func (x *caseRun) steps(ctx context.Context) error {
+	if x.c.Slots > x.sc.o.Slots {
+		return fmt.Errorf("%w: it takes %d slots, the card has %d", errUnsupported, x.c.Slots, x.sc.o.Slots)
+	}
+	x.sc.vars["zero"], x.sc.vars["slots"] = 0, uint64(x.sc.o.Slots)
+	if x.c.Fresh == nil || *x.c.Fresh {
+		first := x.sc.first
+		for k := range x.c.Slots {
+			x.sc.first = first + k
+			for i := range x.sc.s.Before {
+				if err := x.step(ctx, &x.sc.s.Before[i]); err != nil {
+					return fmt.Errorf("before the case: %w", err)
+				}
+			}
+		}
+		x.sc.first = first
+	}
+	for i := range x.c.Steps {
+		if err := x.step(ctx, &x.c.Steps[i]); err != nil {
+			return fmt.Errorf("step %d: %w", i+1, err)
+		}
+	}
+	if !x.dirty {
+		return nil
+	}
+	return x.expect(nil)
+}
+
+func (x *caseRun) step(ctx context.Context, s *Step) error {
+	switch {
+	case s.Send != nil:
+		for range max(1, s.Times) {
+			if err := x.send(s.Send); err != nil {
+				return err
+			}
+		}
+	case s.Expect != nil:
+		return x.expect(*s.Expect)
+	case s.Take:
+		_, err := x.collect(0)
+		return err
+	case s.Pause > 0:
+		if !x.limits.Clock {
+			return fmt.Errorf("%w: it takes %d ms, and the target has no clock", errUnsupported, s.Pause)
+		}
+		if _, err := x.collect(0); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(time.Duration(s.Pause) * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	case s.Let != nil:
+		for _, name := range slices.Sorted(maps.Keys(s.Let)) {
+			v := s.Let[name]
+			if v == "random" {
+				x.sc.vars[name] = uint64(rand.Uint32() | 1)
+				continue
+			}
+			n, unknown, err := x.sc.value(v, nil)
+			if err != nil || unknown != "" {
+				return fmt.Errorf("let %s: %v has no value", name, v)
+			}
+			x.sc.vars[name] = n
+		}
+	case s.Array != nil:
+		return x.array(s.Array)
+	case s.Capture != "":
+		return x.replay(s.Capture)
+	}
+	return nil
+}
+
+func (x *caseRun) send(f *Frame) error {
+	b, err := x.sc.build(*f, false)
+	if err != nil {
+		return err
+	}
+	return x.put(b.frame, b.what)
+}
+
+func (x *caseRun) put(frame []byte, note string) error {
+	if n := x.limits.Longest; n > 0 && len(frame) > n {
+		return fmt.Errorf("%w: a frame of %d bytes, and the target takes %d", errUnsupported, len(frame), n)
+	}
+	x.shots = append(x.shots, Shot{time.Now(), true, note, bytes.Clone(frame)})
+	x.dirty = true
+	return x.t.Send(frame)
+}
+
+func (x *caseRun) collect(want int) ([][]byte, error) {
+	got, err := x.t.Collect(want)
+	for _, f := range got {
+		x.shots = append(x.shots, Shot{time.Now(), false, "", f})
+	}
+	x.dirty = false
+	return got, err
+}
+
+// expect waits for the card and compares.
+func (x *caseRun) expect(frames []Frame) error {
+	want := make([]*built, len(frames))
+	for i, f := range frames {
+		b, err := x.sc.build(f, true)
+		if err != nil {
+			return err
+		}
+		want[i] = b
+	}
+	got, err := x.collect(len(want))
+	if err != nil {
+		return err
+	}
+	return x.compare(want, got)
+}
+
+// compare pairs what was expected with what came.
+func (x *caseRun) compare(want []*built, got [][]byte) error {
+	var missing []*built
+	for _, w := range want {
+		i := slices.IndexFunc(got, w.matches)
+		if i < 0 {
+			missing = append(missing, w)
+			continue
+		}
+		for _, u := range w.free {
+			x.sc.vars[u.name] = u.field.Get(got[i], u.base)
+		}
+		got = slices.Delete(slices.Clone(got), i, i+1)
+	}
+	if len(missing) == 0 && len(got) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", errFailed, x.sc.explain(missing, got))
+}
+
+// matches reports whether a frame is the one that was described.
+func (b *built) matches(got []byte) bool {
+	if len(got) != len(b.frame) {
+		return false
+	}
+	for i, m := range b.mask {
+		if (got[i]^b.frame[i])&m != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,302 @@
+package interop
+
+import (
+	"embed"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"gradnic/internal/strictyaml"
+	"gradnic/wire/layout"
+)
+
+// Suite is a list of cases for one protocol.
+type Suite struct {
+	Name  string `yaml:"suite"`
+	About string `yaml:"about"`
+	// Layout names the layout whose fields the frames have.
+	Layout string `yaml:"layout"`
+	// Port is the UDP port of the card that frames go to.
+	Port uint16 `yaml:"port"`
+	// Bodies are headers of payloads, by name: fields with offsets from the payload's start.
+	Bodies map[string][]BodyField `yaml:"bodies"`
+	// Send and Expect are what frames have that say nothing else.
+	Send   Frame `yaml:"send"`
+	Expect Frame `yaml:"expect"`
+	// Before are steps that run before each case, unless it says fresh: false.
+	Before []Step `yaml:"before"`
+	Cases  []Case `yaml:"cases"`
+
+	layout *layout.Layout
+	bodies map[string][]*layout.Field
+}
+
+// BodyField is one field of a body: Offset in bytes, Width in bits, big endian.
+type BodyField struct {
+	Name   string `yaml:"name"`
+	Offset int    `yaml:"offset"`
+	Width  int    `yaml:"width"`
+}
+
+// Case is one thing that a card must do.
+type Case struct {
+	Name string `yaml:"name"`
+	Why  string `yaml:"why"`
+	// Slots is how many slots the case uses; 0: 1. Slot numbers in its frames count from the first of them.
+	Slots int `yaml:"slots"`
+	// Elements, if set, is the only number of elements a packet that the case is for.
+	Elements int `yaml:"elements"`
+	// Open is true when the protocol leaves the matter to the card: a card that does it otherwise is not at fault.
+	Open bool `yaml:"open"`
+	// Fresh is false when the suite's Before is left out.
+	Fresh *bool  `yaml:"fresh"`
+	Steps []Step `yaml:"steps"`
+}
+
+// Step is one of the things below; exactly one is set.
+type Step struct {
+	// Send sends a frame.
+	Send *Frame `yaml:"send"`
+	// Times repeats Send; 0: once.
+	Times int `yaml:"times"`
+	// Expect waits for exactly these frames, in any order; an empty list: for none.
+	Expect *[]Frame `yaml:"expect"`
+	// Take waits for the card and forgets what it sent.
+	Take bool `yaml:"take"`
+	// Pause waits, in milliseconds.
+	Pause int `yaml:"pause"`
+	// Let sets variables: a number, "$other", or "random".
+	Let map[string]any `yaml:"let"`
+	// Array reduces a whole array.
+	Array *Array `yaml:"array"`
+	// Capture replays the recorded requests of one run and expects the recorded replies.
+	Capture string `yaml:"capture"`
+}
+
+// Array is an all-reduce of an array in packets, over all slots of the case: worker r's element i is (r+1)*(i+1), and
+// what pads the last packet is not zero.
+type Array struct {
+	// Length is Segments packets and Plus elements.
+	Segments int `yaml:"segments"`
+	Plus     int `yaml:"plus"`
+	// Fields are those of all frames; "chunk", "slot", "set" and "round" may stand in values.
+	Fields map[string]any `yaml:"fields"`
+	// Order is how a window of packets is sent: "" worker by worker, "reverse" from the last slot, "twice" each packet
+	// twice in a row, "lossy" the first packet of a worker is left out and sent at the end.
+	Order string `yaml:"order"`
+}
+
+// Frame describes a frame. What is left out has the usual value.
+type Frame struct {
+	// From is the worker that sends it, To the one that it is for. One of them is set.
+	From *int `yaml:"from"`
+	To   *int `yaml:"to"`
+	// Fields are header fields of the layout, and of the body; numbers, words, "$variable", "$variable+1".
+	Fields map[string]any `yaml:"fields"`
+	Values *Values        `yaml:"values"`
+	// Body names a body; Tail are bytes behind it, in hexadecimal.
+	Body string `yaml:"body"`
+	Tail string `yaml:"tail"`
+	// Elements is the number of values; 0: the run's.
+	Elements int    `yaml:"elements"`
+	Ether    *Ether `yaml:"ether"`
+	IP       *IP    `yaml:"ip"`
+	UDP      *UDP   `yaml:"udp"`
+	// VLAN, if set, puts an 802.1Q tag of this number in.
+	VLAN int `yaml:"vlan"`
+	// Size is the length of the frame in bytes: cut there, or filled up behind the message. Fill is the byte for that.
+	Size int   `yaml:"size"`
+	Fill uint8 `yaml:"fill"`
+	// Hex is the whole frame, in hexadecimal; {nic.mac}, {nic.ip}, {w0.mac}, {w0.ip} and so on may stand in it.
+	Hex string `yaml:"hex"`
+	// Any are parts that are not compared: header fields by name, "values", "body", and ip.tos, ip.id, ip.ttl,
+	// ip.flags, ip.checksum, udp.src, udp.dst, udp.checksum.
+	Any []string `yaml:"any"`
+}
+
+// Values are numbers in a payload.
+type Values struct {
+	// Start and Step: element i is Start + i*Step.
+	Start int64 `yaml:"start"`
+	Step  int64 `yaml:"step"`
+	// List are the first elements; the others are as above.
+	List []int64 `yaml:"list"`
+	// Type is the element type; "": int32.
+	Type string `yaml:"type"`
+}
+
+// Ether changes the Ethernet header.
+type Ether struct {
+	Dst  string `yaml:"dst"`
+	Src  string `yaml:"src"`
+	Type int    `yaml:"type"`
+}
+
+// IP changes the IPv4 header.
+type IP struct {
+	Src      string `yaml:"src"`
+	Dst      string `yaml:"dst"`
+	TTL      int    `yaml:"ttl"`
+	Protocol int    `yaml:"protocol"`
+	TOS      int    `yaml:"tos"`
+	ID       int    `yaml:"id"`
+	DF       bool   `yaml:"df"`
+	// Fragment are the 16 bits of flags and offset, if not 0.
+	Fragment int `yaml:"fragment"`
+	// Longer is added to the length field.
+	Longer int `yaml:"longer"`
+	// Options puts four bytes of options in.
+	Options bool `yaml:"options"`
+	// Checksum is good (the default), bad or zero.
+	Checksum string `yaml:"checksum"`
+}
+
+// UDP changes the UDP header.
+type UDP struct {
+	Src    int `yaml:"src"`
+	Dst    int `yaml:"dst"`
+	Longer int `yaml:"longer"`
+	// Checksum is none (the default), good, bad, or pseudo: what a host leaves to its card.
+	Checksum string `yaml:"checksum"`
+}
+
+//go:embed suites/*.yaml
+var shipped embed.FS
+
+// Shipped are the names of the suites that come with gradnic.
+func Shipped() []string {
+	entries, err := shipped.ReadDir("suites")
+	if err != nil {
+		return nil // embed: it is there
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+	}
+	return names
+}
+
+// Load returns the shipped suite of a name, or the one in a file when it has a slash or ends in .yaml.
+func Load(name string) (*Suite, error) {
+	if strings.Contains(name, "/") || strings.HasSuffix(name, ".yaml") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("suite: %w", err)
+		}
+		return Parse(name, text)
+	}
+	text, err := shipped.ReadFile(path.Join("suites", name+".yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("suite %q: there are %s, or give a file's path", name, strings.Join(Shipped(), ", "))
+	}
+	return Parse(name+".yaml", text)
+}
+
+// Parse reads a suite; file is for errors.
+func Parse(file string, text []byte) (*Suite, error) {
+	var s Suite
+	if err := strictyaml.Unmarshal("suite "+file, text, &s); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("suite %s: %w", file, err)
+	}
+	return &s, nil
+}
+
+func (s *Suite) check() (err error) {
+	if s.Name == "" || len(s.Cases) == 0 {
+		return fmt.Errorf("there is no suite in it: write suite, layout, and cases")
+	}
+	if s.layout, err = layout.Load(s.Layout); err != nil {
+		return err
+	}
+	s.bodies = map[string][]*layout.Field{}
+	for name, fields := range s.Bodies {
+		for _, b := range fields {
+			f, err := layout.NewField(b.Name, b.Offset, b.Width)
+			if err != nil {
+				return fmt.Errorf("body %s: %w", name, err)
+			}
+			s.bodies[name] = append(s.bodies[name], f)
+		}
+	}
+	seen := map[string]bool{}
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		if c.Name == "" || seen[c.Name] {
+			return fmt.Errorf("case %d: %q: each has a name of its own", i+1, c.Name)
+		}
+		seen[c.Name] = true
+		c.Slots = max(c.Slots, 1)
+		if err := s.checkSteps(c.Steps); err != nil {
+			return fmt.Errorf("case %s: %w", c.Name, err)
+		}
+	}
+	return s.checkSteps(s.Before)
+}
+
+func (s *Suite) checkSteps(steps []Step) error {
+	for i := range steps {
+		x := &steps[i]
+		set := 0
+		for _, is := range []bool{x.Send != nil, x.Expect != nil, x.Take, x.Pause > 0, x.Let != nil, x.Array != nil, x.Capture != ""} {
+			if is {
+				set++
+			}
+		}
+		if set != 1 {
+			return fmt.Errorf("step %d: one of send, expect, take, pause, let, array, capture", i+1)
+		}
+		var frames []Frame
+		if x.Send != nil {
+			frames = append(frames, *x.Send)
+		}
+		if x.Expect != nil {
+			frames = append(frames, *x.Expect...)
+		}
+		for _, f := range frames {
+			if f.Hex == "" && (f.From == nil) == (f.To == nil) {
+				return fmt.Errorf("step %d: a frame is from a worker or to one", i+1)
+			}
+			if err := s.checkNames(&f); err != nil {
+				return fmt.Errorf("step %d: %w", i+1, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkNames refuses fields that there are not.
+func (s *Suite) checkNames(f *Frame) error {
+	if f.Body != "" && s.bodies[f.Body] == nil {
+		return fmt.Errorf("body %q: there is none", f.Body)
+	}
+	for name := range f.Fields {
+		if s.layout.Field(name) == nil && s.bodyField(f.Body, name) == nil {
+			return fmt.Errorf("field %q: layout %s has none", name, s.Layout)
+		}
+	}
+	for _, name := range f.Any {
+		if s.layout.Field(name) == nil && s.bodyField(f.Body, name) == nil && !slices.Contains([]string{"values", "body"}, name) && lower[name] == (part{}) {
+			return fmt.Errorf("any: %q: no such part", name)
+		}
+	}
+	return nil
+}
+
+func (s *Suite) bodyField(body, name string) *layout.Field {
+	for _, f := range s.bodies[body] {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// recorded reports whether the case has slots of a recording, which are the card's first.
+func (c *Case) recorded() bool {
+	return slices.ContainsFunc(c.Steps, func(s Step) bool { return s.Capture != "" })
+}
