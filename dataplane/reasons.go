@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"gradnic/aggregation"
+	"gradnic/wire/accl"
 	"gradnic/wire/bump"
 	"gradnic/wire/inet"
 	"gradnic/wire/native"
@@ -20,7 +21,8 @@ const (
 	reasonNative   = reasonSwitchML + Reason(switchml.NumFaults)
 	reasonBump     = reasonNative + Reason(native.NumFaults)
 	reasonRing     = reasonBump + Reason(bump.NumFaults)
-	reasonOutcome  = reasonRing + Reason(ring.NumFaults)
+	reasonACCL     = reasonRing + Reason(ring.NumFaults)
+	reasonOutcome  = reasonACCL + Reason(accl.NumFaults)
 	reasonOwn      = reasonOutcome + Reason(aggregation.NumOutcomes)
 )
 
@@ -64,8 +66,10 @@ func (r Reason) String() string {
 		return native.Fault(r - reasonNative).String()
 	case r < reasonRing:
 		return bump.Fault(r - reasonBump).String()
-	case r < reasonOutcome:
+	case r < reasonACCL:
 		return ring.Fault(r - reasonRing).String()
+	case r < reasonOutcome:
+		return accl.Fault(r - reasonACCL).String()
 	case r < reasonOwn:
 		return aggregation.Outcome(r - reasonOutcome).String()
 	case int(r) < numReasons:
@@ -80,11 +84,14 @@ func BumpReason(f bump.Fault) Reason { return reasonBump + Reason(f) }
 // RingReason is the reason of a fault of the ring, which is not its OK.
 func RingReason(f ring.Fault) Reason { return reasonRing + Reason(f) }
 
+// ACCLReason is the reason of a fault of ACCL's wire, which is not its OK.
+func ACCLReason(f accl.Fault) Reason { return reasonACCL + Reason(f) }
+
 // Reasons returns the names of all reasons that can be counted.
 func Reasons() []string {
 	var names []string
 	for r := Reason(0); int(r) < numReasons; r++ {
-		if r == reasonInet || r == reasonSwitchML || r == reasonNative || r == reasonBump || r == reasonRing || (r >= reasonOutcome && r <= reasonOutcome+Reason(aggregation.Duplicate)) {
+		if r == reasonInet || r == reasonSwitchML || r == reasonNative || r == reasonBump || r == reasonRing || r == reasonACCL || (r >= reasonOutcome && r <= reasonOutcome+Reason(aggregation.Duplicate)) {
 			continue
 		}
 		names = append(names, r.String())
