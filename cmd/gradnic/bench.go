@@ -21,7 +21,7 @@ func newBenchCmd() *cobra.Command {
 		Args:  noSuchVerb,
 		RunE:  needVerb,
 	}
-	cmd.AddCommand(newBenchEngineCmd(), newBenchAllReduceCmd(), newContestantCmd())
+	cmd.AddCommand(newBenchEngineCmd(), newBenchAllReduceCmd(), newBenchGenCmd(), newBenchSinkCmd(), newBenchDeviceCmd(), newContestantCmd())
 	return cmd
 }
 

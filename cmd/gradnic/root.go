@@ -34,8 +34,10 @@ var verbs = []func() *cobra.Command{
 	newWorkerCmd,
 	newDemoCmd,
 	newBenchCmd,
+	newPktgenCmd,
 	newCodecCmd,
 	newModelCmd,
+	newInteropCmd,
 	newVersionCmd,
 }
 

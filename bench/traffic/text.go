@@ -1,0 +1,74 @@
+package traffic
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"gradnic/bench/sink"
+)
+
+// Write writes the run for people.
+func (s *Sent) Write(w io.Writer) error {
+	p := printer{w: w}
+	p.line("%s generator, %s, asked %s for %v", s.Kind, s.Flow, s.AskedRate, s.For)
+	p.line("sent       %d frames in %v: %.4f Mpps, %.3f Gbit/s L1 (preamble, gap, FCS), %.3f Gbit/s L2 (FCS)", s.Frames,
+		s.Elapsed.Round(time.Microsecond), s.PPS()/1e6, s.L1/1e9, s.L2/1e9)
+	if s.Asked > 0 {
+		p.line("of asked   %d frames, %.3f %%", s.Asked, 100*float64(s.Frames)/float64(s.Asked))
+	}
+	if c := s.Counts; c.Skipped+c.Duplicated+c.Reordered+c.Malformed > 0 {
+		p.line("on purpose %d numbers left out, %d frames twice, %d behind the next, %d malformed", c.Skipped, c.Duplicated, c.Reordered, c.Malformed)
+	}
+	if len(s.Queues) > 1 {
+		for _, q := range s.Queues {
+			p.line("queue %-4d %d of %d frames in %v", q.Queue, q.Frames, q.Asked, q.Elapsed.Round(time.Microsecond))
+		}
+	}
+	if s.Invalid != "" {
+		p.line("%s", s.Invalid)
+	}
+	return p.err
+}
+
+// WriteSummary writes what a sink received for people.
+func WriteSummary(w io.Writer, s *sink.Summary) error {
+	p := printer{w: w}
+	p.line("received   %d frames, %d bytes, of %d streams; %d of something else", s.Frames, s.Bytes, s.Streams, s.Other)
+	p.line("numbers    %d came, %d lost between first and last, %d twice, %d late", s.Unique, s.Lost, s.Duplicates, s.Reordered)
+	p.line("damaged    %d", s.Damaged)
+	if s.Latency != nil {
+		p.line("latency    %v", s.Latency)
+	}
+	return p.err
+}
+
+// Write writes the device's account for people.
+func (r *DeviceReport) Write(w io.Writer) error {
+	p := printer{w: w}
+	c := &r.Counters
+	p.line("received %d frames, passed %d, transmitted %d, dropped %d; lost before: %d by the socket, %d ring full", c.Received, c.Passed,
+		c.Transmitted, c.Dropped(), r.Port.Kernel.RxDropped, r.Port.Kernel.RxRingFull)
+	if g := r.Pktgen; g != nil {
+		p.line("pktgen   %d frames, %d others, %d of senders beyond the account", g.Frames, g.Other, g.Untracked)
+		for _, s := range g.Streams {
+			p.line("sender   %v %v: %d came, %d lost, %d twice, %d late", s.MAC, s.IP, s.Unique, s.Lost, s.Duplicates, s.Reordered)
+		}
+		if l := g.Latency; l != nil {
+			p.line("latency  p50 %.1f us, p99 %.1f us, max %.1f us; %d samples", l.P50, l.P99, l.Max, l.Samples)
+		}
+	}
+	return p.err
+}
+
+// printer writes lines until one fails.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, a ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", a...)
+	}
+}
