@@ -32,23 +32,13 @@ func TestCaptures(t *testing.T) {
 		"captures/native.pcap": nativeFrames(t), "captures/accl.pcap": acclFrames(t),
 		"captures/ring.pcap": ringFrames(), "captures/bump.pcap": bumpFrames(),
 	} {
-		var b bytes.Buffer
-		w := pcapgo.NewWriter(&b)
-		if err := w.WriteFileHeader(1<<16, layers.LinkTypeEthernet); err != nil {
-			t.Fatal(err)
-		}
-		for i, f := range frames {
-			at := time.Unix(1_700_000_000, int64(i)*100_000).UTC()
-			if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(f), Length: len(f)}, f); err != nil {
-				t.Fatal(err)
-			}
-		}
+		b := pcap(t, frames)
 		path, err := captures.Path(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if *update {
-			if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			if err := os.WriteFile(path, b, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -56,10 +46,27 @@ func TestCaptures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(have, b.Bytes()) {
+		if !bytes.Equal(have, b) {
 			t.Errorf("%s is not what the code makes: go test ./interop/wireshark -run TestCaptures -update", name)
 		}
 	}
+}
+
+// pcap is a capture file of frames.
+func pcap(t *testing.T, frames [][]byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := pcapgo.NewWriter(&b)
+	if err := w.WriteFileHeader(1<<16, layers.LinkTypeEthernet); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range frames {
+		at := time.Unix(1_700_000_000, int64(i)*100_000).UTC()
+		if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(f), Length: len(f)}, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
 }
 
 func mac(i byte) inet.MAC { return inet.MAC{2, 0, 0, 0, 1, i} }
