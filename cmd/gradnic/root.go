@@ -38,6 +38,7 @@ var verbs = []func() *cobra.Command{
 	newCodecCmd,
 	newModelCmd,
 	newInteropCmd,
+	newInteropCmd,
 	newVersionCmd,
 }
 
