@@ -25,7 +25,7 @@ type Engine struct {
 	call   Call
 	active bool
 	part   int
-	moves  []move
+	plan   schedule
 	at     int // the current move
 	loops  *loops
 	cache  map[loopsKey]*loops
@@ -133,7 +133,7 @@ func (e *Engine) Begin(c Call, now int64) error {
 		c.Tag = wire.TagAny
 	}
 	e.call, e.loops, e.active, e.err = c, l, true, nil
-	e.part, e.moves, e.at = 0, e.moves[:0], 0
+	e.part, e.at = 0, 0
 	e.now, e.moved = now, now
 	e.nextPart()
 	e.advance()
@@ -154,7 +154,7 @@ func (e *Engine) Abort(why error) {
 
 func (e *Engine) fail(err error) {
 	e.active, e.err, e.ended = false, err, err
-	e.call, e.moves, e.out = Call{}, e.moves[:0], nil
+	e.call, e.out = Call{}, nil
 }
 
 // Tick tells the time: a call that has waited too long fails. It returns when that would be, 0 if no call runs.
@@ -167,7 +167,7 @@ func (e *Engine) Tick(now int64) int64 {
 	if e.now < late {
 		return late
 	}
-	m := &e.moves[e.at]
+	m := &e.plan.moves[e.at]
 	if m.from < 0 {
 		e.fail(fmt.Errorf("%v at rank %d: %w: nothing could be sent for %v", e.call.Collective, e.cfg.Rank, ErrTimeout, e.cfg.Timeout))
 		return 0
@@ -191,22 +191,21 @@ func (e *Engine) failBy(peer int, why error, f wire.Fault, detail string) {
 
 // nextPart fills moves, and reports whether there are any.
 func (e *Engine) nextPart() bool {
-	var more bool
-	e.moves, more = schedule(&e.call, &e.cfg, e.part, e.moves[:0])
+	more := e.plan.part(&e.call, &e.cfg, e.part)
 	e.part++
 	e.at = 0
-	if len(e.moves) > 0 {
+	if len(e.plan.moves) > 0 {
 		e.load()
 	}
 	return more
 }
 
 // wireBytes is the length of the current move on the wire.
-func (e *Engine) wireBytes() int { return e.moves[e.at].n * e.loops.wire }
+func (e *Engine) wireBytes() int { return e.plan.moves[e.at].n * e.loops.wire }
 
 // load prepares the current move.
 func (e *Engine) load() {
-	m := &e.moves[e.at]
+	m := &e.plan.moves[e.at]
 	n := e.wireBytes()
 	e.got, e.ready, e.sent, e.index, e.out = 0, 0, 0, 0, nil
 	if m.own != nil && !m.passed {
@@ -241,14 +240,14 @@ func (e *Engine) read(b []byte) {
 // advance does what can be done without sending or receiving more.
 func (e *Engine) advance() {
 	for e.active {
-		if e.at == len(e.moves) {
+		if e.at == len(e.plan.moves) {
 			if !e.nextPart() {
 				e.active = false
 				e.call, e.out = Call{}, nil
 			}
 			continue
 		}
-		m := &e.moves[e.at]
+		m := &e.plan.moves[e.at]
 		n := e.wireBytes()
 		switch {
 		case m.from >= 0 && e.got < n:
@@ -261,7 +260,7 @@ func (e *Engine) advance() {
 		case m.to >= 0 && e.sent < n:
 			return // until it was sent
 		}
-		if e.at++; e.at < len(e.moves) {
+		if e.at++; e.at < len(e.plan.moves) {
 			e.load()
 		}
 	}
@@ -383,7 +382,7 @@ func (e *Engine) Pending() (to, length int, ok bool) {
 	if !e.active {
 		return 0, 0, false
 	}
-	m := &e.moves[e.at]
+	m := &e.plan.moves[e.at]
 	count := min(e.cfg.Segment, e.wireBytes()-e.sent)
 	if m.to < 0 || count == 0 || e.ready < e.sent+count {
 		return 0, 0, false
@@ -403,7 +402,7 @@ func (e *Engine) Put(b []byte, now int64) {
 	}
 	e.now = max(e.now, now)
 	e.moved = e.now
-	m := &e.moves[e.at]
+	m := &e.plan.moves[e.at]
 	p := &e.peers[to]
 	count := min(e.cfg.Segment, e.wireBytes()-e.sent)
 	offset, size, _ := wire.Piece(count, e.index)

@@ -223,14 +223,18 @@ func (u *UDP) Stats() Stats {
 	return u.e.Stats()
 }
 
-// Close implements Rank.
+// Close implements Rank. It may be called again.
 func (u *UDP) Close() error {
 	u.mu.Lock()
+	again := u.closed
 	u.closed = true
 	u.e.Abort(net.ErrClosed)
 	u.settle()
 	u.mu.Unlock()
-	err := u.conn.Close()
+	var err error
+	if !again {
+		err = u.conn.Close()
+	}
 	u.wg.Wait()
 	return err
 }

@@ -1,0 +1,84 @@
+// Package rig gives tests of ACCL ranks a network: a namespace for each rank, all of them on one switch that takes the
+// longest frames.
+package rig
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"gradnic/internal/netlab"
+	"gradnic/internal/netlab/netlabtest"
+	"gradnic/wire/inet"
+	"gradnic/worker/accl"
+)
+
+// MTU is that of every interface.
+const MTU = 9000
+
+// Net is namespaces on a switch. Each has an interface of the name Interface.
+type Net struct {
+	Spaces []*netlab.NS
+	Peers  []accl.Peer // the addresses of the ranks; MAC is that of the interface
+	Switch *netlab.NS  // its ports are p0, p1 and so on
+}
+
+// Interface is the name of a rank's interface.
+const Interface = "eth0"
+
+// New makes the network for that many ranks. own says which ranks' addresses are the kernel's; the others' are left to
+// whoever answers for them. nil is all.
+func New(t testing.TB, ranks int, own func(rank int) bool) *Net {
+	t.Helper()
+	lab := netlabtest.New(t, "accl")
+	n := &Net{Switch: netlabtest.Namespace(t, lab, "switch")}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = "br0", MTU
+	off := false
+	bridge := &netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &off}
+	nl := n.Switch.Netlink()
+	if err := nl.LinkAdd(bridge); err != nil {
+		t.Fatalf("bridge: %v", err)
+	}
+	for r := range ranks {
+		p := accl.Peer{IP: inet.Addr{10, 10, 10, byte(r + 1)}, MAC: inet.MAC{2, 0, 0, 0, 0x55, byte(r + 1)}}
+		ns := netlabtest.Namespace(t, lab, fmt.Sprint("r", r))
+		end := netlab.End{NS: ns, Name: Interface, MAC: p.MAC.String(), MTU: MTU, NoChecksumOffload: true}
+		if own == nil || own(r) {
+			end.Addr = p.IP.String() + "/24"
+		}
+		port := fmt.Sprint("p", r)
+		netlabtest.Veth(t, lab, end, netlab.End{NS: n.Switch, Name: port, MTU: MTU})
+		link, err := nl.LinkByName(port)
+		if err == nil {
+			err = nl.LinkSetMaster(link, bridge)
+		}
+		if err != nil {
+			t.Fatalf("port %s of the bridge: %v", port, err)
+		}
+		n.Spaces, n.Peers = append(n.Spaces, ns), append(n.Peers, p)
+	}
+	if err := nl.LinkSetUp(bridge); err != nil {
+		t.Fatalf("bridge: %v", err)
+	}
+	return n
+}
+
+// UDP opens a rank on a socket in its namespace.
+func (n *Net) UDP(t testing.TB, cfg accl.Config) *accl.UDP {
+	t.Helper()
+	var u *accl.UDP
+	if err := n.Spaces[cfg.Rank].Do(func() (err error) {
+		u, err = accl.Listen(cfg)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := u.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return u
+}
