@@ -163,8 +163,8 @@ func TestInstallShowRemove(t *testing.T) {
 	gradnic(t, "", "show", "jobs", api).want(t, exitOK, "train  -       switchml  3        0       64        512")
 	r := gradnic(t, "", "show", "job", "train", api).want(t, exitOK, "registered but never sent: rank 0-2")
 	for _, line := range []string{
-		"1     02:00:00:00:01:01  10.50.0.2  mem1  0   0            0           0   never\n",
-		"2     02:00:00:00:01:02  10.50.0.3  -     0   0            0           0   never\n",
+		"1     02:00:00:00:01:01  10.50.0.2  mem1  0   0            0           0   0       0             never      ",
+		"2     02:00:00:00:01:02  10.50.0.3  -     0   0            0           0   0       0             never      ",
 	} {
 		if !strings.Contains(r.out, line) {
 			t.Errorf("no line %q in:\n%s", line, r.out)

@@ -125,7 +125,7 @@ func TableJob(w io.Writer, j Job, now time.Time) error {
 	line("elements", j.Elements)
 	line("slots", fmt.Sprintf("%d in two versions: %d in use, %d complete, %d waiting", j.Slots, j.Use.InUse, j.Use.Complete, j.Use.Waiting))
 	line("results", fmt.Sprintf("%d, resent %d, wrapped elements %d", j.Results, j.Resent, j.Wrapped))
-	line("slot times", j.Completions.line())
+	line("durations", j.Completions.line())
 	line("missing", missing(j))
 	if err := t.Flush(); err != nil {
 		return err
