@@ -6,8 +6,8 @@ import (
 )
 
 // start submits a call over n elements.
-func (w *Worker) start(n int, fill, drain func(lo, hi int, b []byte)) (*Pending, error) {
-	c, err := w.e.submit(n, fill, drain)
+func (w *Worker) start(n int, fill, drain func(lo, hi int, b []byte), f *floats) (*Pending, error) {
+	c, err := w.e.submit(n, fill, drain, f)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func StartAllReduce[T Element](w *Worker, dst, src []T) (*Pending, error) {
 	}
 	return w.start(len(src),
 		func(lo, hi int, b []byte) { put(b, src[lo:hi]) },
-		func(lo, hi int, b []byte) { get(dst[lo:hi], b) })
+		func(lo, hi int, b []byte) { get(dst[lo:hi], b) }, floatsOf(w, dst, src, nil))
 }
 
 // AllReduce is StartAllReduce and Wait.
@@ -60,7 +60,7 @@ func startReduceScatter[T Element](w *Worker, dst, src []T) (*Pending, error) {
 		return nil, err
 	}
 	mine := w.Rank() * len(dst)
-	size := w.e.job.Type.Size()
+	size := w.e.job.elementBytes()
 	return w.start(len(src),
 		func(lo, hi int, b []byte) { put(b, src[lo:hi]) },
 		func(lo, hi int, b []byte) {
@@ -68,12 +68,12 @@ func startReduceScatter[T Element](w *Worker, dst, src []T) (*Pending, error) {
 			if from < to {
 				get(dst[from-mine:to-mine], b[(from-lo)*size:])
 			}
-		})
+		}, nil)
 }
 
 // AllGather gives every worker all workers' src: dst has the elements of rank r from r*len(src) on. The others contribute
 // what changes nothing there, so the job's operation must be a sum, a minimum or a maximum. Values come out as they went
-// in, but a NaN may come out as another NaN, and what the job's policy saturates is saturated.
+// in, but a NaN may come out as another NaN, what the job's policy saturates is saturated, and a codec loses what it loses.
 func AllGather[T Element](ctx context.Context, w *Worker, dst, src []T) (Stats, error) {
 	p, err := startAllGather(w, dst, src)
 	return wait(ctx, p, err, "all-gather")
@@ -126,11 +126,11 @@ func place[T Element](w *Worker, dst, src []T, at int) (*Pending, error) {
 				put(b[(from-lo)*size:(to-lo)*size], src[from-at:to-at])
 			}
 		},
-		func(lo, hi int, b []byte) { get(dst[lo:hi], b) })
+		func(lo, hi int, b []byte) { get(dst[lo:hi], b) }, nil)
 }
 
 // Barrier returns when all workers have called it, and with it every call before.
 func Barrier(ctx context.Context, w *Worker) (Stats, error) {
-	p, err := w.start(0, nil, nil)
+	p, err := w.start(0, nil, nil, nil)
 	return wait(ctx, p, err, "barrier")
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"gradnic/codec"
 	"gradnic/wire/inet"
 	wire "gradnic/wire/native"
 	"gradnic/worker/datagram"
@@ -16,6 +17,8 @@ const (
 	DefaultTimeout    = 40 * time.Millisecond
 	DefaultMinTimeout = 20 * time.Millisecond
 	DefaultMaxTimeout = 320 * time.Millisecond
+	// DefaultFeedbackBytes is a gibibyte: the residuals of 268 million parameters.
+	DefaultFeedbackBytes = 1 << 30
 )
 
 // Config describes one worker. What the job is (element type, operation, slots, number of workers) it learns from the NIC.
@@ -26,6 +29,13 @@ type Config struct {
 	Job uint16
 	// Workers, if not 0, is how many the job must have.
 	Workers int
+	// Codec, if not "", is what the job's contributions must be compressed by, as package codec names it; "none" is no
+	// codec.
+	Codec string
+	// Seed is that of codecs that round at random; the rank and the number of the packet count beside it.
+	Seed uint64
+	// FeedbackBytes is the most memory of all [Feedback] that a worker has at a time; 0 means DefaultFeedbackBytes.
+	FeedbackBytes int64
 
 	// NIC is the NIC's address. NICMAC is needed with Link only.
 	NIC    inet.Addr
@@ -62,6 +72,14 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Job == 0 {
 		c.Job = DefaultJob
+	}
+	if c.Codec != "" {
+		if _, err := codec.ByName(c.Codec); err != nil {
+			return err
+		}
+	}
+	if c.FeedbackBytes == 0 {
+		c.FeedbackBytes = DefaultFeedbackBytes
 	}
 	if !c.NIC.IsUnicast() {
 		return fmt.Errorf("the NIC's address %v: not a host's", c.NIC)
@@ -111,9 +129,13 @@ type Job struct {
 	Ranked   bool          `json:"ranked"`
 	Saturate bool          `json:"saturate"`
 	Deadline time.Duration `json:"deadline"` // 0: none
+	// Codec and Result are what contributions and results are compressed by; "none" is no codec.
+	Codec  string `json:"codec"`
+	Result string `json:"result_codec"`
 
 	group     inet.Addr
 	groupPort uint16
+	sparse    bool // the codec leaves elements out
 }
 
 // Op is what a job computes.

@@ -37,10 +37,11 @@ type engine struct {
 	leaves    int // leave messages still to be sent
 
 	job    Job
-	bytes  int // of values
+	bytes  int // of a contribution's values; with a codec the most
 	win    *window
-	frames [][]byte // by slot: the newest chunk's contribution
+	frames [][]byte // by slot: the newest chunk's contribution, with room for the longest
 	kept   []kept   // by slot: the newest result
+	coder  *coder   // nil: values are not compressed
 	calls  []*call  // with chunks that lack their result, in order
 	seq    uint32
 
@@ -48,7 +49,9 @@ type engine struct {
 	scratch []byte   // for messages that are not contributions
 	counts  Counts
 	quit    bool
-	wg      sync.WaitGroup
+
+	feedback int64 // bytes of all Feedback
+	wg       sync.WaitGroup
 }
 
 type engineState uint8
@@ -77,6 +80,7 @@ type call struct {
 	elements int                        // of the whole call
 	fill     func(lo, hi int, b []byte) // writes elements lo to hi
 	drain    func(lo, hi int, b []byte) // takes them
+	floats   *floats                    // with a codec, the arrays themselves, where there are
 	left     int
 	flags    wire.Flags
 	err      error
@@ -263,11 +267,20 @@ func (e *engine) pump(now int64) {
 		slot, round := e.win.place(chunk)
 		frame := e.frames[slot]
 		h := wire.Header{Kind: wire.Contribution, Type: e.job.Type, Job: e.cfg.Job, Rank: uint16(e.cfg.Rank), Epoch: e.epoch, Round: round, Slot: slot}
+		payload := e.bytes
 		c := e.callOf(chunk)
 		lo, hi := c.span(chunk, e.job.Elements)
 		if again {
 			h.Flags = wire.FlagResend
 			e.counts.Resent++
+		} else if e.coder != nil {
+			n, err := e.coder.encode(c, chunk, lo, hi, frame[wire.ValuesOffset:])
+			if err != nil {
+				e.giveUp(now, err)
+				return
+			}
+			e.coder.lengths[slot] = n
+			e.counts.Packets++
 		} else {
 			b := frame[wire.ValuesOffset:]
 			used := (hi - lo) * e.job.Type.Size()
@@ -278,22 +291,25 @@ func (e *engine) pump(now int64) {
 			e.counts.Packets++
 		}
 		h.Collective, h.Elements = c.id, uint16(hi-lo)
-		wire.PutFrame(frame, &e.from, &e.nic, &h, e.bytes)
-		e.put(frame)
+		if x := e.coder; x != nil {
+			h.Codec, payload = x.inID, x.lengths[slot]
+		}
+		n := wire.PutFrame(frame, &e.from, &e.nic, &h, payload)
+		e.put(frame[:n])
 	}
 	e.flush()
 	e.counts.Timeouts = e.win.timeouts
 }
 
 // submit starts a call of n elements.
-func (e *engine) submit(n int, fill, drain func(lo, hi int, b []byte)) (*call, error) {
+func (e *engine) submit(n int, fill, drain func(lo, hi int, b []byte), f *floats) (*call, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
 		return nil, e.err
 	}
 	chunks := max((n+e.job.Elements-1)/e.job.Elements, 1)
-	c := &call{id: e.seq, first: e.win.end, chunks: chunks, elements: n, fill: fill, drain: drain, left: chunks, done: make(chan struct{}), start: time.Now()}
+	c := &call{id: e.seq, first: e.win.end, chunks: chunks, elements: n, fill: fill, drain: drain, floats: f, left: chunks, done: make(chan struct{}), start: time.Now()}
 	e.seq++
 	e.calls = append(e.calls, c)
 	e.win.submit(chunks)

@@ -41,7 +41,7 @@ func (e *engine) take(now int64, b []byte) {
 }
 
 func (e *engine) result(now int64, v wire.View) {
-	if len(v.Payload()) != e.bytes || v.Type() != e.job.Type {
+	if x := e.coder; v.Type() != e.job.Type || x == nil && (len(v.Payload()) != e.bytes || v.Codec() != 0) || x != nil && !x.takes(v) {
 		e.counts.Foreign++
 		return
 	}
@@ -61,7 +61,7 @@ func (e *engine) result(now int64, v wire.View) {
 	k := &e.kept[v.Slot()]
 	k.there, k.round, k.collective, k.elements = true, v.Round(), v.Collective(), uint16(v.Elements())
 	k.flags = v.Flags() & wire.FlagsOfResult
-	copy(k.values, v.Payload())
+	k.values = k.values[:copy(k.values[:cap(k.values)], v.Payload())]
 	c := e.callOf(chunk)
 	lo, hi := c.span(chunk, e.job.Elements)
 	if v.Collective() != c.id || v.Elements() != hi-lo {
@@ -70,7 +70,11 @@ func (e *engine) result(now int64, v wire.View) {
 		return
 	}
 	c.flags |= k.flags
-	if c.drain != nil {
+	switch {
+	case c.drain == nil:
+	case e.coder != nil:
+		e.coder.deliver(c, lo, hi)
+	default:
 		c.drain(lo, hi, k.values)
 	}
 	if c.left--; c.left == 0 {
@@ -98,7 +102,7 @@ func (e *engine) finish(c *call) {
 	c.elapsed = time.Since(c.start)
 	close(c.done)
 	for len(e.calls) > 0 && e.calls[0].left == 0 {
-		e.calls[0].drain, e.calls[0].fill = nil, nil
+		e.calls[0].drain, e.calls[0].fill, e.calls[0].floats = nil, nil, nil
 		e.calls = e.calls[1:]
 	}
 }
@@ -113,8 +117,12 @@ func (e *engine) supply(v wire.View) {
 		return
 	}
 	copy(e.scratch[wire.ValuesOffset:], k.values)
+	var id uint8
+	if e.coder != nil {
+		id = e.coder.outID
+	}
 	e.message(wire.Header{
-		Kind: wire.Supply, Flags: k.flags, Type: e.job.Type, Job: e.cfg.Job, Rank: uint16(e.cfg.Rank), Epoch: e.epoch,
+		Kind: wire.Supply, Flags: k.flags, Type: e.job.Type, Codec: id, Job: e.cfg.Job, Rank: uint16(e.cfg.Rank), Epoch: e.epoch,
 		Round: k.round, Slot: v.Slot(), Collective: k.collective, Elements: k.elements,
 	}, len(k.values))
 	e.counts.Supplied++
@@ -197,26 +205,36 @@ func (e *engine) learn(typ wire.Type, n *wire.NoticeBody) error {
 	}
 	j := &e.job
 	switch {
-	case j.Slots < 1 || j.Slots > wire.MaxSlots || j.Elements < 1 || typ.Size() == 0 || e.cfg.Rank >= j.Workers:
+	case j.Slots < 1 || j.Slots > wire.MaxSlots || j.Elements < 1 || e.cfg.Rank >= j.Workers || typ != wire.Float32 && n.Codec|n.Result != 0:
 		return fmt.Errorf("the NIC's notice makes no sense: %+v", *j)
 	case e.cfg.Workers != 0 && e.cfg.Workers != j.Workers:
 		return fmt.Errorf("the job has %d workers, not %d", j.Workers, e.cfg.Workers)
 	}
-	e.bytes = j.Elements * typ.Size()
+	e.bytes = typ.Bytes(j.Elements)
+	result := e.bytes
+	if err := e.learnCodecs(n); err != nil {
+		return err
+	}
+	if x := e.coder; x != nil {
+		e.bytes, result = x.in.MaxEncoded(j.Elements), x.out.MaxEncoded(j.Elements)
+	}
+	if most := wire.HeaderLen + max(e.bytes, result); most > room {
+		return fmt.Errorf("the NIC's notice makes no sense: messages of %d bytes", most)
+	}
 	most := j.Slots
 	if e.cfg.Window > 0 {
 		most = min(most, e.cfg.Window)
 	}
 	e.win = newWindow(j.Slots, most, timer{least: int64(e.cfg.MinTimeout), most: int64(e.cfg.MaxTimeout), first: int64(e.cfg.Timeout)})
 	n1 := wire.FrameLen(e.bytes)
-	all, values := make([]byte, j.Slots*n1), make([]byte, j.Slots*e.bytes)
+	all, values := make([]byte, j.Slots*n1), make([]byte, j.Slots*result)
 	e.frames, e.kept = make([][]byte, j.Slots), make([]kept, j.Slots)
 	for i := range e.frames {
 		e.frames[i] = all[i*n1 : (i+1)*n1 : (i+1)*n1]
-		e.kept[i].values = values[i*e.bytes : (i+1)*e.bytes : (i+1)*e.bytes]
+		e.kept[i].values = values[i*result : (i+1)*result : (i+1)*result]
 	}
-	if len(e.scratch) < n1 {
-		e.scratch = make([]byte, n1)
+	if n := max(n1, wire.FrameLen(result)); len(e.scratch) < n {
+		e.scratch = make([]byte, n)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func fits[T Element](t wire.Type) error {
 	case int8:
 		ok = t == wire.Int8
 	case float32:
-		ok = t == wire.Float32
+		ok = t == wire.Float32 || t == wire.BFP16
 	case float64:
 		ok = t == wire.Float64
 	case uint16:
@@ -146,6 +146,15 @@ func identity(j *Job) ([]byte, error) {
 	if j.Op == Mean {
 		return nil, fmt.Errorf("the job computes means: nothing can be contributed that does not count")
 	}
+	if j.compressed() {
+		if j.sparse {
+			return nil, fmt.Errorf("codec %s: it would leave out most of what is to be copied", j.Codec)
+		}
+		if j.Op != Sum {
+			return nil, fmt.Errorf("the job computes the %v over codec %s, which has no room for infinities beside other values", j.Op, j.Codec)
+		}
+		return []byte{0, 0, 0, 0x80}, nil
+	}
 	var v uint64
 	switch j.Type {
 	case wire.Int32:
@@ -165,5 +174,5 @@ func identity(j *Job) ([]byte, error) {
 	}
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], v)
-	return b[:j.Type.Size()], nil
+	return b[:j.elementBytes()], nil
 }
