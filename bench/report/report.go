@@ -13,15 +13,21 @@ import (
 	"strings"
 )
 
-// Schema is the version of the document's form.
-const Schema = 1
+// Schema is the version of the document's form; docs/bench/schema.md describes it. Version 2 has the samples of a row, the
+// plots and the end of an interrupted run; what version 1 had means the same.
+const Schema = 2
 
 // Report is one measurement.
 type Report struct {
 	Schema  int     `json:"schema"`
+	Title   string  `json:"title,omitempty"`
 	Machine Machine `json:"machine"`
 	Command string  `json:"command"` // what makes this report again
-	Rows    []Row   `json:"rows"`
+	// Interrupted says why the run ended before its time, "" when it did not. The rows are those that were complete.
+	Interrupted string   `json:"interrupted,omitempty"`
+	Notes       []string `json:"notes,omitempty"` // what a reader must know: what was not measured, and why
+	Rows        []Row    `json:"rows"`
+	Plots       []Plot   `json:"plots,omitempty"`
 }
 
 // Row is one figure: the median over the rounds of one run, beside the yardstick that was measured in the same rounds.
@@ -35,6 +41,10 @@ type Row struct {
 	Spread  *[2]float64 `json:"spread,omitempty"`  // least and greatest of the quantity that counts: Ratio where there is one, else Value
 	Bound   string      `json:"bound,omitempty"`   // what keeps the figure from being better
 	Note    string      `json:"note,omitempty"`    // why a figure is not to be trusted: "INVALID: ..."
+	CPU     float64     `json:"cpu_ns,omitempty"`  // processor time of the process that was measured, a frame; 0: not known
+	Load    float64     `json:"load_1m,omitempty"` // load average while it was measured; 0: not known
+	// Samples are the rounds of the quantity that counts: Ratio where there is one, else Value.
+	Samples []float64 `json:"samples,omitempty"`
 }
 
 // New starts a report about the machine it runs on.
@@ -58,6 +68,7 @@ func (r *Report) Add(row Row, values, against []float64) {
 	}
 	if len(counts) > 0 {
 		row.Spread = &[2]float64{slices.Min(counts), slices.Max(counts)}
+		row.Samples = slices.Clone(counts)
 	}
 	r.Rows = append(r.Rows, row)
 }
@@ -93,8 +104,20 @@ func (r *Report) WriteFile(path string) error {
 // Markdown writes the rows as a table, with the machine and the command above it.
 func (r *Report) Markdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Made by `%s` on %s.\n\n", r.Command, r.Machine)
-	b.WriteString("| row | median | against | ratio | spread | goal | bound by |\n|---|---:|---|---:|---:|---:|---|\n")
+	fmt.Fprintf(&b, "Made by `%s` on %s.\n", r.Command, r.Machine)
+	if r.Interrupted != "" {
+		fmt.Fprintf(&b, "**Interrupted: %s.** The rows are those that were complete.\n", r.Interrupted)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "%s\n", n)
+	}
+	cpu := slices.ContainsFunc(r.Rows, func(row Row) bool { return row.CPU > 0 })
+	b.WriteString("\n| row | median | against | ratio | spread | goal | bound by |")
+	if cpu {
+		b.WriteString(" CPU ns a frame | load |\n|---|---:|---|---:|---:|---:|---|---:|---:|\n")
+	} else {
+		b.WriteString("\n|---|---:|---|---:|---:|---:|---|\n")
+	}
 	for _, row := range r.Rows {
 		spread, ratio, goal, bound := "", "", "", row.Bound
 		if row.Spread != nil {
@@ -109,7 +132,14 @@ func (r *Report) Markdown(w io.Writer) error {
 		if row.Note != "" {
 			bound = strings.TrimPrefix(bound+"; "+row.Note, "; ")
 		}
-		fmt.Fprintf(&b, "| %s | %.3g %s | %s | %s | %s | %s | %s |\n", row.Name, row.Value, row.Unit, row.Against, ratio, spread, goal, bound)
+		fmt.Fprintf(&b, "| %s | %.3g %s | %s | %s | %s | %s | %s |", row.Name, row.Value, row.Unit, row.Against, ratio, spread, goal, bound)
+		switch {
+		case cpu && row.CPU > 0:
+			fmt.Fprintf(&b, " %.0f | %.1f |", row.CPU, row.Load)
+		case cpu:
+			b.WriteString(" | |")
+		}
+		b.WriteString("\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("report: %w", err)

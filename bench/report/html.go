@@ -1,0 +1,73 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gradnic/internal/plot"
+)
+
+//go:embed page.html
+var pageSource string
+
+// style is added to plot.Style: what a page of tables needs on a narrow screen.
+const style template.CSS = `
+.wide{overflow-x:auto}td,th{white-space:nowrap}td.text{white-space:normal;text-align:left;min-width:14em}
+figure{margin:1.5em 0}figcaption{font-weight:600}.note{border-left:3px solid #d55e00;padding-left:.7em}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.1em 1em}dt{opacity:.7}dd{margin:0;overflow-wrap:anywhere}
+code{overflow-wrap:anywhere}.met{color:#00805c}.short{color:#c64b00}
+@media(prefers-color-scheme:dark){.met{color:#3fd0a4}.short{color:#ff9d5c}}
+@media(max-width:30em){body{margin:1em auto;font-size:14px}svg text{font-size:17px}}`
+
+// HTML is the report as one page that needs nothing else: plots, rows, the machine.
+func (r *Report) HTML() ([]byte, error) {
+	funcs := template.FuncMap{
+		"figure": func(v float64) string { return fmt.Sprintf("%.3g", v) },
+		"ratio":  func(v float64) string { return fmt.Sprintf("%.2fx", v) },
+		"join":   func(a, b string) string { return strings.Trim(a+"; "+b, "; ") },
+		"verdict": func(row Row) string {
+			switch {
+			case row.Goal == 0:
+				return ""
+			case row.Ratio >= row.Goal != row.lower():
+				return "met"
+			}
+			return "short"
+		},
+	}
+	t, err := template.New("page").Funcs(funcs).Parse(pageSource)
+	if err != nil {
+		return nil, fmt.Errorf("report: page: %w", err)
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, struct {
+		*Report
+		Style template.CSS
+	}{r, plot.Style + style}); err != nil {
+		return nil, fmt.Errorf("report: page: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// lower tells whether a row's goal is to be at most it, as for times.
+func (r *Row) lower() bool { return strings.HasPrefix(r.Bound, "at most the goal") }
+
+// WriteHTML writes the page to a file, making the folder where it is missing.
+func (r *Report) WriteHTML(path string) error {
+	b, err := r.HTML()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
