@@ -8,7 +8,7 @@
 //   +workers=2                               1..32
 //   +mac=020000000100 +ip=0a320001           addresses of rank 0; each next rank's are one higher
 //   +table=FILE                              or a file for $readmemh: a line of 20 digits for each rank, MAC and IP
-//   +elements=64                             or 256
+//   +elements=64                             or 256: packets of this size only; 0, the default: both
 //   +stall=N                                 pauses on both streams, from the seed N
 //   +verbose                                 a line on standard error for each frame
 //   +vcd=FILE                                all signals
@@ -44,7 +44,7 @@ module pipe;
     wire [3:0]     verdict;
 
     switchml_aggregator #(.SLOT(SLOT), .RANK(RANK)) dut (
-        .clk(clk), .rst(rst), .nic_mac(nic_mac), .nic_ip(nic_ip), .workers(workers[RANK:0]), .wide(elements == 256),
+        .clk(clk), .rst(rst), .nic_mac(nic_mac), .nic_ip(nic_ip), .workers(workers[RANK:0]), .narrow(elements != 256), .broad(elements != 64),
         .worker_we(worker_we), .worker_rank(worker_rank), .worker_mac(worker_mac), .worker_ip(worker_ip),
         .s_tdata(s_tdata), .s_tkeep(s_tkeep), .s_tlast(s_tlast), .s_tvalid(s_tvalid), .s_tready(s_tready),
         .m_tdata(m_tdata), .m_tkeep(m_tkeep), .m_tlast(m_tlast), .m_tvalid(m_tvalid), .m_tready(m_tready),
@@ -117,7 +117,7 @@ module pipe;
         if (!$value$plusargs("mac=%h", mac)) mac = 48'h020000000100;
         if (!$value$plusargs("ip=%h", ip)) ip = 32'h0a320001;
         if (!$value$plusargs("workers=%d", workers)) workers = 2;
-        if (!$value$plusargs("elements=%d", elements)) elements = 64;
+        if (!$value$plusargs("elements=%d", elements)) elements = 0;
         if (!$value$plusargs("stall=%d", stall)) stall = 0;
         seed = stall;
         verbose = $test$plusargs("verbose") != 0;
@@ -125,8 +125,8 @@ module pipe;
             $dumpfile(file);
             $dumpvars(0, pipe);
         end
-        if (workers < 1 || workers > (1 << RANK) || (elements != 64 && elements != 256)) begin
-            $fdisplay(STDERR, "pipe: %0d workers, %0d elements: 1..%0d workers, 64 or 256 elements", workers, elements, 1 << RANK);
+        if (workers < 1 || workers > (1 << RANK) || (elements != 0 && elements != 64 && elements != 256)) begin
+            $fdisplay(STDERR, "pipe: %0d workers, %0d elements: 1..%0d workers, 64 or 256 elements, or 0 for either", workers, elements, 1 << RANK);
             $finish(0);
         end
         for (i = 0; i < (1 << RANK); i = i + 1)

@@ -1,5 +1,5 @@
 // switchml_aggregator sums what workers send by SwitchML over UDP. It stores a frame, judges it, combines its values with
-// those of its slot, and sends the result when it was the last one; then it takes the next frame.
+// those of its slot, and sends the result when it was the last one; then it takes the next frame. It also answers ARP.
 //
 // Frames have fixed offsets (see frame_store for the order within a word):
 //
@@ -25,7 +25,8 @@ module switchml_aggregator #(
     input  wire [47:0]     nic_mac,
     input  wire [31:0]     nic_ip,
     input  wire [RANK:0]   workers,     // 1..2^RANK
-    input  wire            wide,       // 256 elements a packet, not 64
+    input  wire            narrow,      // packets of 64 elements are taken
+    input  wire            broad,       // packets of 256 elements are taken
     input  wire            worker_we,
     input  wire [RANK-1:0] worker_rank,
     input  wire [47:0]     worker_mac,
@@ -49,7 +50,7 @@ module switchml_aggregator #(
 );
     localparam ADDED = 4'd0, COMPLETED = 4'd1, ANSWERED = 4'd2, DUPLICATE = 4'd3,
                NOT_FOR_US = 4'd4, NOT_IPV4 = 4'd5, BAD_LENGTH = 4'd6, FRAGMENT = 4'd7, NOT_UDP = 4'd8,
-               UNKNOWN_PORT = 4'd9, BAD_TYPE = 4'd10, WRONG_SIZE = 4'd11, BAD_SLOT = 4'd12, UNKNOWN_WORKER = 4'd13;
+               UNKNOWN_PORT = 4'd9, BAD_TYPE = 4'd10, WRONG_SIZE = 4'd11, BAD_SLOT = 4'd12, UNKNOWN_WORKER = 4'd13, ARP = 4'd14;
 
     localparam BEAT = 8;                // words of values of one version: 129 at most
 
@@ -74,6 +75,7 @@ module switchml_aggregator #(
     assign {dst_mac, src_mac, ethertype, version, tos, total, identification, fragment, ttl, protocol, ip_checksum,
             src_ip, dst_ip, src_port, dst_port, udp_length, udp_checksum, kind, job, tsi, pool, e0, e1, value0} = header;
 
+    wire        wide    = kind[2:0] == 3'd3;
     wire [15:0] payload = wide ? 16'd1034 : 16'd266; // header and values
     wire        set     = pool[15];
 
@@ -81,9 +83,19 @@ module switchml_aggregator #(
     // their cards. TTL, type of service, identification and bit 3 of the first byte mean nothing.
     wire unused = &{1'b0, tos, identification, fragment[15:14], ttl, ip_checksum, udp_checksum, kind[3], pool[14], value0};
     reg [3:0] refused;
+
+    // An ARP request for the NIC's address: Ethernet and IPv4, operation 1. Senders' addresses are at byte 22, what is
+    // asked for at byte 38.
+    wire        who_has    = ethertype == 16'h0806 && header[335:320] == 16'h0001 && header[319:272] == 48'h080006040001 &&
+                             header[143:112] == nic_ip;
+    wire [47:0] asker_mac  = header[271:224];
+    wire [31:0] asker_ip   = header[223:192];
+
     always @* begin
         if (length < 16'd52)
             refused = BAD_LENGTH;
+        else if (who_has)
+            refused = ARP;
         else if (dst_mac != nic_mac)
             refused = NOT_FOR_US;
         else if (ethertype != 16'h0800 || version != 8'h45)
@@ -100,7 +112,7 @@ module switchml_aggregator #(
             refused = UNKNOWN_PORT;
         else if (kind[7:4] != 4'd1)
             refused = BAD_TYPE;
-        else if (kind[2:0] != (wide ? 3'd3 : 3'd1) || udp_length != payload + 16'd8)
+        else if (!(wide ? broad : kind[2:0] == 3'd1 && narrow) || udp_length != payload + 16'd8)
             refused = WRONG_SIZE;
         else if (pool[13:SLOT] != 0)
             refused = BAD_SLOT;
@@ -108,7 +120,7 @@ module switchml_aggregator #(
             refused = ADDED;
     end
 
-    localparam START = 3'd0, WAIT = 3'd1, SEARCH = 3'd2, JUDGE = 3'd3, COMBINE = 3'd4, SEND = 3'd5, DONE = 3'd6;
+    localparam START = 3'd0, WAIT = 3'd1, SEARCH = 3'd2, JUDGE = 3'd3, COMBINE = 3'd4, SEND = 3'd5, ANSWER = 3'd6, DONE = 3'd7;
     reg  [2:0]      state;
     reg  [BEAT-1:0] beat;       // word of values
     reg             valid;      // stored and kept are those of beat
@@ -162,7 +174,8 @@ module switchml_aggregator #(
                 else if (full) begin
                     judged  <= 1'b1;
                     verdict <= refused;
-                    state   <= DONE;
+                    word    <= 3'd0;
+                    state   <= refused == ARP ? ANSWER : DONE;
                 end
             SEARCH:
                 if (looked && found)
@@ -207,6 +220,12 @@ module switchml_aggregator #(
                             state <= DONE;
                     end
                 end
+            ANSWER: // ARP
+                if (sent) begin
+                    word <= word + 3'd1;
+                    if (word == 3'd7)
+                        state <= DONE;
+                end
             default: // DONE, one cycle, in which the frame is released
                 state <= WAIT;
         endcase
@@ -230,8 +249,20 @@ module switchml_aggregator #(
         default: out = beat == 8'd0 ? {set, 1'b0, pool[13:0], max0, max1, kept[31:0]} : kept;
     endcase
 
-    assign m_tvalid = state == SEND;
-    assign m_tdata  = {out[7:0], out[15:8], out[23:16], out[31:24], out[39:32], out[47:40], out[55:48], out[63:56]};
-    assign m_tlast  = word == 3'd6 && beat == last_beat;
+    reg [63:0] answer; // 42 bytes, padded to 60
+    always @* case (word)
+        3'd0:    answer = {asker_mac, nic_mac[47:32]};
+        3'd1:    answer = {nic_mac[31:0], 32'h08060001};
+        3'd2:    answer = {48'h080006040002, nic_mac[47:32]};
+        3'd3:    answer = {nic_mac[31:0], nic_ip};
+        3'd4:    answer = {asker_mac, asker_ip[31:16]};
+        3'd5:    answer = {asker_ip[15:0], 48'd0};
+        default: answer = 64'd0;
+    endcase
+
+    wire [63:0] next = state == ANSWER ? answer : out;
+    assign m_tvalid = state == SEND || state == ANSWER;
+    assign m_tdata  = {next[7:0], next[15:8], next[23:16], next[31:24], next[39:32], next[47:40], next[55:48], next[63:56]};
+    assign m_tlast  = state == ANSWER ? word == 3'd7 : word == 3'd6 && beat == last_beat;
     assign m_tkeep  = m_tlast ? 8'h0f : 8'hff;
 endmodule

@@ -1,0 +1,67 @@
+package rtl
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gradnic/internal/captures"
+	"gradnic/interop"
+)
+
+// runSuite runs a suite of the conformance kit against a test bench. Nothing of it may fail, and what is unsupported is
+// named here: everything else must pass.
+func runSuite(t *testing.T, simulator, suite, command string, elements []int, o interop.Options, unsupported ...string) {
+	t.Helper()
+	need(t, simulator)
+	path, err := filepath.Abs("run.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := "exec:env SIM=" + simulator + " RTL_BUILD=" + build + " " + strings.Replace(command, "run.sh", path, 1)
+	reports, err := interop.RunAll(context.Background(), []string{suite}, target, elements, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed := 0
+	for _, r := range reports {
+		for i := range r.Results {
+			x := &r.Results[i]
+			want := interop.Passed
+			for _, name := range unsupported {
+				if x.Case == name {
+					want = interop.Unsupported
+				}
+			}
+			if x.Verdict != want {
+				t.Errorf("%s of %d elements: %v, want %v: %s", x.Case, r.Elements, x.Verdict, want, x.Detail)
+			}
+			if x.Verdict == interop.Passed {
+				passed++
+			}
+		}
+	}
+	if len(reports) != len(elements) || passed < 20*len(elements) {
+		t.Errorf("%d runs, %d cases passed", len(reports), passed)
+	}
+}
+
+// The kit's suite for SwitchML, as for any card. The recorded packets, which TestCaptures plays, are left to make rtl.
+func TestSwitchMLConformance(t *testing.T) {
+	var o interop.Options
+	var unsupported []string
+	if dir, err := captures.Dir(); err != nil {
+		t.Fatal(err)
+	} else if all() {
+		o.Captures = dir
+	} else {
+		unsupported = []string{"recorded-64", "recorded-256"}
+	}
+	for _, sim := range simulators() {
+		t.Run(sim, func(t *testing.T) {
+			t.Parallel()
+			runSuite(t, sim, "switchml", "run.sh +workers=2", []int{64, 256}, o, unsupported...)
+		})
+	}
+}
