@@ -1,0 +1,369 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	wire "gradnic/wire/ring"
+)
+
+// TestAnyNetwork: whatever a network loses, doubles and puts out of order, and whenever hosts come with their requests,
+// every result is exact, and done in order.
+func TestAnyNetwork(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		n := rapid.IntRange(2, 6).Draw(r, "nodes")
+		w := newNetwork(t, rapid.Uint64().Draw(r, "seed"))
+		w.loss = rapid.SampledFrom([]float64{0, 0.01, 0.1, 0.3}).Draw(r, "loss")
+		w.duplicate = rapid.SampledFrom([]float64{0, 0.05}).Draw(r, "duplicate")
+		w.reorder = rapid.SampledFrom([]float64{0, 0.2}).Draw(r, "reorder")
+		w.room = rapid.SampledFrom([]int{8, outRoom}).Draw(r, "room")
+		w.rate = rapid.SampledFrom([]float64{0, 0.025, 1}).Draw(r, "rate")
+		window := rapid.IntRange(1, 5).Draw(r, "window")
+		mtu := rapid.SampledFrom([]int{640, 1500, 9000}).Draw(r, "mtu")
+		nodes := w.ringOf(n, func(c *Config) {
+			c.Window, c.MTU, c.DeadAfter = window, mtu, 10*time.Second
+		})
+		var jobs []*job
+		next := make([]int, n)
+		for range rapid.IntRange(1, 20).Draw(r, "requests") {
+			length := rapid.IntRange(0, 512*n*3).Draw(r, "length")
+			jobs = append(jobs, w.job(n, length, rapid.SampledFrom(codecNames).Draw(r, "codec")))
+		}
+		pace := rapid.SampledFrom([]int64{1000, 3_000_000}).Draw(r, "pace")
+		left := func() bool {
+			for _, k := range next {
+				if k < len(jobs) {
+					return true
+				}
+			}
+			return false
+		}
+		for left() {
+			i := w.rng.IntN(n)
+			if next[i] < len(jobs) && nodes[i].taken < Outstanding {
+				j := jobs[next[i]]
+				j.submit(t, nodes[i], i)
+				next[i]++
+			}
+			at := w.now + w.rng.Int64N(pace)
+			w.at(at, 0xfff, nil)
+			w.until(pace, func() bool { return w.now >= at })
+		}
+		done := func() bool {
+			for _, j := range jobs {
+				if !j.over() {
+					return false
+				}
+			}
+			return true
+		}
+		if !w.until(600*second, done) {
+			t.Fatalf("not done: %d of %d messages lost, node 0 %+v\nnode 1 %+v", w.lost, w.sent, nodes[0].Status(), nodes[1].Status())
+		}
+		for _, j := range jobs {
+			j.check(t, 512)
+		}
+		for _, node := range nodes {
+			c := node.eng.counters
+			if c.Completed != uint64(len(jobs)) || c.Failed != 0 || c.Requests != c.Completed {
+				t.Fatalf("counters %+v", c)
+			}
+			if w.loss == 0 && w.reorder == 0 && c.Resends > 0 && w.room == outRoom && w.rate != 0.025 {
+				t.Fatalf("nothing was lost, and %d frames of %d were sent again", c.Resends, c.DataSent)
+			}
+		}
+	})
+}
+
+// backToBack submits so many requests of random sizes, up to eight at a time, and checks each.
+func backToBack(t *testing.T, requests int, loss float64) {
+	const n = 4
+	w := newNetwork(t, 7)
+	w.loss = loss
+	nodes := w.ringOf(n, nil)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for done := 0; done < requests; {
+		var batch []*job
+		for range min(Outstanding, requests-done) {
+			length := rng.IntN(1 << rng.IntN(15))
+			batch = append(batch, w.job(n, length, codecNames[rng.IntN(len(codecNames))]))
+		}
+		for _, j := range batch {
+			for i, node := range nodes {
+				j.submit(t, node, i)
+			}
+		}
+		if !w.until(100*second, func() bool { return batch[len(batch)-1].over() }) {
+			t.Fatalf("after %d requests: %+v", done, nodes[0].Status())
+		}
+		for _, j := range batch {
+			j.check(t, 512)
+		}
+		done += len(batch)
+	}
+	if c := nodes[1].eng.counters; c.Completed != uint64(requests) {
+		t.Fatalf("%+v", c)
+	}
+}
+
+// TestBackToBack: GRADNIC_RING_REQUESTS=2000 for the long run.
+func TestBackToBack(t *testing.T) {
+	requests := 200
+	if s := os.Getenv("GRADNIC_RING_REQUESTS"); s != "" {
+		var err error
+		if requests, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, loss := range []float64{0, 0.01} {
+		backToBack(t, requests, loss)
+	}
+}
+
+// failed waits until every node that is left has ended its request with an error, and checks whom it names.
+func failed(t *testing.T, w *network, j *job, alive []int, limit int64, node uint16, reason wire.Reason) {
+	t.Helper()
+	start := w.now
+	if !w.until(limit, func() bool {
+		for _, i := range alive {
+			if j.done[i] == nil {
+				return false
+			}
+		}
+		return true
+	}) {
+		t.Fatalf("requests are not over after %v", time.Duration(w.now-start))
+	}
+	for _, i := range alive {
+		var e *NodeError
+		if !errors.As(j.done[i].Err, &e) || e.Node != node || e.Reason != reason {
+			t.Fatalf("node %d: %v; want node %d: %v", i, j.done[i].Err, node, reason)
+		}
+	}
+}
+
+// TestDeath: a node dies in the middle of a request. All others end it with an error that names the node, within the
+// deadline; the next generation goes on without it, and the one after that with it again.
+func TestDeath(t *testing.T) {
+	for _, n := range []int{2, 3, 6} {
+		for dead := range n {
+			t.Run(fmt.Sprintf("%d-%d", n, dead), func(t *testing.T) {
+				w := newNetwork(t, uint64(n))
+				w.rate = 0.025
+				nodes := w.ringOf(n, nil)
+				first := w.job(n, 5000, "bfp16")
+				j := w.job(n, 512*n*50, "none")
+				for i, node := range nodes {
+					first.submit(t, node, i)
+					j.submit(t, node, i)
+				}
+				w.until(10*second, first.over)
+				first.check(t, 512)
+				w.until(second/1000, func() bool { return false })
+				w.kill(uint16(dead))
+				var alive []int
+				var left []uint16
+				for i := range n {
+					if i != dead {
+						alive, left = append(alive, i), append(left, uint16(i))
+					}
+				}
+				failed(t, w, j, alive, 2*second, uint16(dead), wire.Silent)
+				if _, err := nodes[alive[0]].Submit(Request{Data: make([]float32, 1)}); !errors.As(err, new(*NodeError)) {
+					t.Fatalf("a ring that has failed took a request: %v", err)
+				}
+
+				// Without it.
+				for _, i := range alive {
+					if err := nodes[i].Reform(left); err != nil {
+						t.Fatal(err)
+					}
+				}
+				k := w.job(len(alive), 4000, "bfp16")
+				for at, i := range alive {
+					k.submit(t, nodes[i], at)
+				}
+				if !w.until(5*second, k.over) {
+					t.Fatalf("the ring without node %d: %+v", dead, nodes[alive[0]].Status())
+				}
+				if len(alive) > 1 {
+					k.check(t, 512)
+				}
+
+				// With it.
+				all := make([]uint16, n)
+				for i := range all {
+					all[i] = uint16(i)
+				}
+				nodes[dead] = w.add(Config{Node: uint16(dead), Peers: peers(n), SliceElements: 512, Boot: 1000})
+				for _, i := range alive {
+					if err := nodes[i].Reform(all); err != nil {
+						t.Fatal(err)
+					}
+				}
+				m := w.job(n, 3000, "bfp16-intel")
+				for i, node := range nodes {
+					m.submit(t, node, i)
+				}
+				if !w.until(5*second, m.over) {
+					t.Fatalf("the ring with node %d again: %+v", dead, nodes[alive[0]].Status())
+				}
+				m.check(t, 512)
+			})
+		}
+	}
+}
+
+// TestRestart: a node is killed and started again at any moment, before its neighbours notice. What they submitted ends
+// with an error or is exact; the node's own next request waits for the next generation.
+func TestRestart(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		n := rapid.IntRange(2, 5).Draw(r, "nodes")
+		w := newNetwork(t, rapid.Uint64().Draw(r, "seed"))
+		w.loss = rapid.SampledFrom([]float64{0, 0.01}).Draw(r, "loss")
+		w.rate = rapid.SampledFrom([]float64{0, 0.025}).Draw(r, "rate")
+		nodes := w.ringOf(n, nil)
+		victim := rapid.IntRange(0, n-1).Draw(r, "victim")
+		var jobs []*job
+		for range rapid.IntRange(1, 4).Draw(r, "requests") {
+			j := w.job(n, rapid.IntRange(1, 512*n*8).Draw(r, "length"), rapid.SampledFrom(codecNames).Draw(r, "codec"))
+			jobs = append(jobs, j)
+			for i, node := range nodes {
+				j.submit(t, node, i)
+			}
+		}
+		// The ring needs about 60 us to form; a request takes some milliseconds.
+		moment := w.now + rapid.Int64Range(0, 30_000_000).Draw(r, "moment")
+		w.at(moment, 0xfff, nil)
+		w.until(10*second, func() bool { return w.now >= moment })
+		w.kill(uint16(victim))
+		away := w.now + rapid.Int64Range(0, 3_000_000_000).Draw(r, "away")
+		w.at(away, 0xfff, nil)
+		w.until(10*second, func() bool { return w.now >= away })
+		again := w.add(Config{Node: uint16(victim), Peers: peers(n), SliceElements: 512, Boot: 1000})
+		// The new life hands in the first request once more, with other values.
+		fresh := w.job(n, len(jobs[0].in[0]), jobs[0].codec)
+		fresh.submit(t, again, victim)
+		done := func() bool {
+			for _, j := range jobs {
+				for i, c := range j.done {
+					if i != victim && c == nil {
+						return false
+					}
+				}
+			}
+			return true
+		}
+		if !w.until(100*second, done) {
+			t.Fatalf("hangs: %+v", nodes[(victim+1)%n].Status())
+		}
+		mixed := *jobs[0] // when nothing had been done before, the ring may have formed with the new life
+		mixed.in = append([][]float32(nil), jobs[0].in...)
+		mixed.in[victim] = fresh.in[victim]
+		for k, j := range jobs {
+			want := j.want(t, 512)
+			var other [][]float32
+			if k == 0 {
+				other = mixed.want(t, 512)
+			}
+			for i, c := range j.done {
+				if i == victim || c.Err != nil {
+					continue
+				}
+				if err := equal(j.data[i], want[i]); err != nil && (other == nil || equal(j.data[i], other[i]) != nil) {
+					t.Fatalf("request %d, node %d says that it is right: %v", k, i, err)
+				}
+			}
+		}
+	})
+}
+
+// TestDeadline: a host that does not hand its request in is named, by all nodes, when the others' deadline has passed.
+func TestDeadline(t *testing.T) {
+	const n = 5
+	w := newNetwork(t, 1)
+	nodes := w.ringOf(n, func(c *Config) { c.Deadline = 700 * time.Millisecond })
+	j := w.job(n, 9000, "bfp16")
+	var alive []int
+	for i, node := range nodes {
+		if i != 3 {
+			j.submit(t, node, i)
+			alive = append(alive, i)
+		}
+	}
+	failed(t, w, j, alive, second, 3, wire.Deadline)
+	if d := nodes[3].eng.counters.HostStallIn; d < 600*time.Millisecond {
+		t.Errorf("node 3 stalled for its host for %v", d)
+	}
+	// A node that never came.
+	w = newNetwork(t, 1)
+	nodes = w.ringOf(n, func(c *Config) { c.Deadline = 500 * time.Millisecond })
+	w.kill(2)
+	j = w.job(n, 9000, "bfp16")
+	alive = alive[:0]
+	for i, node := range nodes {
+		if i != 2 {
+			j.submit(t, node, i)
+			alive = append(alive, i)
+		}
+	}
+	failed(t, w, j, alive, second, 2, wire.Deadline)
+}
+
+// TestMismatch: hosts that disagree about a request are told so, nobody gets a sum.
+func TestMismatch(t *testing.T) {
+	for what, r := range map[string]Request{
+		"length": {Data: make([]float32, 1001), Codec: "bfp16"},
+		"blocks": {Data: make([]float32, 10000), Codec: "bfp16"},
+		"codec":  {Data: make([]float32, 1000), Codec: "none"},
+	} {
+		for late := range 2 {
+			w := newNetwork(t, 1)
+			nodes := w.ringOf(3, nil)
+			j := w.job(3, 1000, "bfp16")
+			ended := 0
+			r.Done = func(c Completion) {
+				if !errors.As(c.Err, new(*NodeError)) {
+					t.Errorf("%s: %v", what, c.Err)
+				}
+				ended++
+			}
+			if late == 0 {
+				if _, err := nodes[2].Submit(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range 2 {
+				j.submit(t, nodes[i], i)
+			}
+			if late == 1 {
+				w.until(second/10, func() bool { return false })
+				if _, err := nodes[2].Submit(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !w.until(second, func() bool { return j.done[0] != nil && j.done[1] != nil && ended == 1 }) {
+				t.Fatalf("%s: %v %v %d", what, j.done[0], j.done[1], ended)
+			}
+			for i := range 2 {
+				var e *NodeError
+				if !errors.As(j.done[i].Err, &e) || e.Reason != wire.Mismatch {
+					t.Fatalf("%s: node %d: %+v", what, i, j.done[i])
+				}
+			}
+		}
+	}
+	// Settings.
+	w := newNetwork(t, 1)
+	nodes := w.ringOf(2, func(c *Config) { c.MTU = 1500 + int(c.Node) })
+	if !w.until(second, func() bool { return nodes[0].Status().Phase == Failed && nodes[1].Status().Phase == Failed }) {
+		t.Fatalf("%+v", nodes[0].Status())
+	}
+}
