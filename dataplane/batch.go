@@ -53,6 +53,9 @@ func (l *lane) runFunction(port int) {
 	switch p.function {
 	case Aggregate:
 		l.enter(stageParse, b.n)
+		if l.cfg.Layouts != nil {
+			l.enterLayouts()
+		}
 		l.parse()
 		if l.traced() {
 			l.oneByOne(-1)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gradnic/wire/inet"
+	"gradnic/wire/layout"
 	"gradnic/xdp"
 )
 
@@ -106,6 +107,8 @@ type Config struct {
 	Seed uint64
 	// Logger takes what happens at start, stop and on errors; nil discards.
 	Logger *slog.Logger
+	// Layouts are headers of cards that jobs may name, beside the protocols' own.
+	Layouts []*layout.Layout
 }
 
 func (c *Config) setDefaults() error {

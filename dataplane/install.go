@@ -9,6 +9,7 @@ import (
 	"gradnic/aggregation"
 	"gradnic/aggregation/recovery"
 	"gradnic/multicast"
+	"gradnic/wire/layout"
 	"gradnic/wire/switchml"
 )
 
@@ -30,7 +31,8 @@ type laneJob struct {
 
 	native    *laneNative // nil for switchml
 	multicast *MulticastSpec
-	fixed     []bool // by rank: its port was given
+	fixed     []bool         // by rank: its port was given
+	layout    *layout.Layout // nil: the protocol's own frames
 }
 
 // laneWorker is what one lane has seen of a worker.
@@ -88,6 +90,10 @@ func (n *NIC) newLaneJobs(s *JobSpec) ([]*laneJob, error) {
 	if s.Native != nil {
 		co = recovery.New(s.Workers, s.Slots, n.newEpoch)
 	}
+	header, err := n.layoutOf(s)
+	if err != nil {
+		return nil, err
+	}
 	jobs := make([]*laneJob, len(n.lanes))
 	for i := range jobs {
 		spec := n.poolSpec(s)
@@ -98,7 +104,7 @@ func (n *NIC) newLaneJobs(s *JobSpec) ([]*laneJob, error) {
 		}
 		j := &laneJob{
 			name: s.Name, elements: s.Elements, frameLen: switchml.FrameLen(s.Elements), slots: s.Slots,
-			pool: pool, workers: make([]laneWorker, s.Workers), receivers: s.Workers,
+			pool: pool, workers: make([]laneWorker, s.Workers), receivers: s.Workers, layout: header,
 		}
 		for r := range j.workers {
 			j.workers[r].port = multicast.Unknown

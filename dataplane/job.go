@@ -55,6 +55,8 @@ type JobSpec struct {
 	// Multicast, if set, sends one frame a port for each result instead of one a worker. Workers that ask again
 	// for a result still get it alone.
 	Multicast *MulticastSpec `json:"multicast,omitempty"`
+	// Layout is the name of a header in Config.Layouts that the job's frames have instead of the protocol's own.
+	Layout string `json:"layout,omitempty"`
 	// Native is for protocol native; nil means its zero value.
 	Native *NativeSpec `json:"native,omitempty"`
 }

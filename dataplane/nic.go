@@ -53,6 +53,9 @@ func New(cfg Config, ports ...PortSpec) (*NIC, error) {
 	if err := checkPorts(ports); err != nil {
 		return nil, err
 	}
+	if err := checkLayouts(cfg.Layouts, ports); err != nil {
+		return nil, err
+	}
 	n := &NIC{cfg: cfg, longest: max(cfg.ChunkSize-xdp.KernelHeadroom, cfg.LongestFrame), epoch: time.Now(), jobs: map[string]*job{}, newEpoch: randomEpoch}
 	for i, s := range ports {
 		n.ports = append(n.ports, &port{index: i, spec: s, name: s.portName(), kind: s.portKind()})

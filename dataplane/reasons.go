@@ -5,6 +5,7 @@ import (
 	"gradnic/wire/accl"
 	"gradnic/wire/bump"
 	"gradnic/wire/inet"
+	"gradnic/wire/layout"
 	"gradnic/wire/native"
 	"gradnic/wire/ring"
 	"gradnic/wire/switchml"
@@ -22,7 +23,8 @@ const (
 	reasonBump     = reasonNative + Reason(native.NumFaults)
 	reasonRing     = reasonBump + Reason(bump.NumFaults)
 	reasonACCL     = reasonRing + Reason(ring.NumFaults)
-	reasonOutcome  = reasonACCL + Reason(accl.NumFaults)
+	reasonLayout   = reasonACCL + Reason(accl.NumFaults)
+	reasonOutcome  = reasonLayout + Reason(layout.NumFaults)
 	reasonOwn      = reasonOutcome + Reason(aggregation.NumOutcomes)
 )
 
@@ -68,8 +70,10 @@ func (r Reason) String() string {
 		return bump.Fault(r - reasonBump).String()
 	case r < reasonACCL:
 		return ring.Fault(r - reasonRing).String()
-	case r < reasonOutcome:
+	case r < reasonLayout:
 		return accl.Fault(r - reasonACCL).String()
+	case r < reasonOutcome:
+		return layout.Fault(r - reasonLayout).String()
 	case r < reasonOwn:
 		return aggregation.Outcome(r - reasonOutcome).String()
 	case int(r) < numReasons:
@@ -91,7 +95,7 @@ func ACCLReason(f accl.Fault) Reason { return reasonACCL + Reason(f) }
 func Reasons() []string {
 	var names []string
 	for r := Reason(0); int(r) < numReasons; r++ {
-		if r == reasonInet || r == reasonSwitchML || r == reasonNative || r == reasonBump || r == reasonRing || r == reasonACCL || (r >= reasonOutcome && r <= reasonOutcome+Reason(aggregation.Duplicate)) {
+		if r == reasonInet || r == reasonSwitchML || r == reasonNative || r == reasonBump || r == reasonRing || r == reasonACCL || r == reasonLayout || (r >= reasonOutcome && r <= reasonOutcome+Reason(aggregation.Duplicate)) {
 			continue
 		}
 		names = append(names, r.String())

@@ -115,6 +115,9 @@ func (n *NIC) checkService(spec *ServiceSpec) error {
 		if udp == 0 || udp == native.Port || switchml.IsPort(udp) {
 			return fmt.Errorf("UDP port %d: it is another protocol's", udp)
 		}
+		if slices.Contains(n.layoutUDP(), udp) {
+			return fmt.Errorf("UDP port %d: %w", udp, errLayoutPort)
+		}
 		for _, o := range n.services {
 			if slices.Contains(o.spec.UDP, udp) {
 				return fmt.Errorf("UDP port %d: service %q has it", udp, o.spec.Name)
@@ -186,12 +189,12 @@ func (n *NIC) applyServices() error {
 	return nil
 }
 
-// serviceUDP is the UDP ports of all services. n.mu is held.
+// serviceUDP is the UDP ports of all services and layouts. n.mu is held.
 func (n *NIC) serviceUDP() (udp []uint16) {
 	for _, h := range n.services {
 		udp = append(udp, h.spec.UDP...)
 	}
-	return udp
+	return append(udp, n.layoutUDP()...)
 }
 
 // Wake makes the lane call Tick soon. Any goroutine may call it, after it has put down what the service is to find.

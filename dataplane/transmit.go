@@ -63,6 +63,11 @@ func (l *lane) queueTx(port, from int, d Desc, tail []Desc, kind uint8, w *laneW
 		l.transmit(port)
 	}
 	n := t.n
+	if l.cfg.Layouts != nil && kind != sentPassed && len(tail) == 0 && !l.leaveLayout(&d) {
+		t.desc[n], t.kind[n], t.from[n], t.worker[n] = d, kind, uint16(from), w
+		l.unsent(port, t, n, false)
+		return
+	}
 	t.desc[n] = d
 	for _, p := range tail {
 		n++
