@@ -31,6 +31,7 @@ type Layout struct {
 	size   int  // bytes of an element where the layout fixes the type; 0: the header's type says
 	typ    uint64
 	trail  int // bytes of the trailer
+	job    uint64 // native: of all frames, when no field says
 }
 
 // Payload is what follows the header.

@@ -29,6 +29,7 @@ type pageFile struct {
 	Fields        []fieldFile `yaml:"fields"`
 	Payload       payloadFile `yaml:"payload"`
 	Trailer       []fieldFile `yaml:"trailer"`
+	Job           *uint64     `yaml:"job"`
 }
 
 type capsuleFile struct {
@@ -341,7 +342,7 @@ func (r *reader) overlaps(*pageFile) error {
 }
 
 // meanings checks that the rules have all that they need, and nothing that they do not know.
-func (r *reader) meanings(*pageFile) error {
+func (r *reader) meanings(p *pageFile) error {
 	l := r.l
 	table := uses[l.Rules]
 	for i := range l.Fields {
@@ -367,6 +368,21 @@ func (r *reader) meanings(*pageFile) error {
 		if u.needed && l.by[m] == nil {
 			return r.errorf("$.fields", "no field means %s, which rules %s need: add one with meaning: %s", m, l.Rules, m)
 		}
+	}
+	for _, m := range []Meaning{Epoch, Round} {
+		if f := l.by[m]; l.Rules == Native && f.Width != 32 {
+			return r.errorf("$.fields", "field %s: %d bits: rules native need 32 for %s, whose values may be any", f.Name, f.Width, m)
+		}
+	}
+	switch {
+	case l.Rules != Native || l.by[Job] != nil:
+		if p.Job != nil {
+			return r.errorf("$.job", "job: for rules native without a field that means job")
+		}
+	case p.Job == nil || *p.Job < 1 || *p.Job > 0xffff:
+		return r.errorf("$.job", "no field means job: say job: NUMBER, 1 to 65535, of the one job whose frames these are")
+	default:
+		l.job = *p.Job
 	}
 	if l.Rules == Native && l.by[Type] == nil && l.size == 0 {
 		return r.errorf("$.payload", "no field means type: say payload: {type: int32}, or another")

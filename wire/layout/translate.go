@@ -166,6 +166,9 @@ func (l *Layout) putOwn(b []byte, v *[numMeanings]uint64, rest int) {
 	if l.by[Type] != nil {
 		typ = v[Type]
 	}
+	if l.by[Job] == nil {
+		v[Job] = l.job
+	}
 	count := v[Count]
 	size := native.Type(typ).Size()
 	if l.by[Count] == nil && size > 0 && carriesValues(native.Kind(v[Kind])) {
@@ -177,7 +180,7 @@ func (l *Layout) putOwn(b []byte, v *[numMeanings]uint64, rest int) {
 		Elements: uint16(count), Plane: uint8(v[Plane]),
 	}
 	h.Put(b, rest)
-	if l.swap && carriesValues(h.Kind) {
+	if l.swap && h.Codec == 0 && carriesValues(h.Kind) {
 		swap(b[native.HeaderLen:native.HeaderLen+rest], size)
 	}
 }
@@ -268,7 +271,7 @@ func (l *Layout) Leave(buf []byte, at, n int) (newAt, newLen int, ok bool) {
 		switch {
 		case l.Rules == SwitchML:
 			swap(o[head:], 4)
-		case carriesValues(native.Kind(v[Kind])):
+		case v[Codec] == 0 && carriesValues(native.Kind(v[Kind])):
 			swap(o[head:], native.Type(v[Type]).Size())
 		}
 	}
@@ -299,6 +302,9 @@ func (x *Field) cards(v uint64, result bool) (uint64, bool) {
 			return 0, false
 		}
 		return 1 << v, true
+	}
+	if x.Meaning == Flags { // those that the card has bits for
+		return v & x.mask, true
 	}
 	return v, v&^x.mask == 0
 }
