@@ -94,14 +94,33 @@ func (l *lane) broadcast(j *laneJob, i, ingress int) {
 		return
 	}
 	t, udp := l.replyTemplate(j, i)
+	payload, shared := l.sharedValues(j, len(copies))
 	for k := range copies {
 		c := &copies[k]
 		port := c.UDPPort
 		if port == 0 {
 			port = udp
 		}
-		l.replicate(j, &t, c.Port, c.MAC, c.IP, port, int(c.Rank))
+		l.replicate(j, &t, payload, c.Port, c.MAC, c.IP, port, int(c.Rank))
 	}
+	if shared {
+		l.release(payload.Addr)
+	}
+}
+
+// sharedValues puts a result's values into a chunk that its copies share, where they do; ok is false where they do not, or
+// there is no chunk.
+func (l *lane) sharedValues(j *laneJob, copies int) (d Desc, ok bool) {
+	n := j.frameLen - switchml.ValuesOffset
+	if copies < 2 || !l.shares(n) {
+		return Desc{}, false
+	}
+	addr, ok := l.take()
+	if !ok {
+		return Desc{}, false
+	}
+	copy(l.area[addr:addr+uint64(n)], l.values[:n])
+	return Desc{Addr: addr, Len: uint32(n)}, true
 }
 
 // resend sends the result once more to one worker, out of the port that its message came in by.
@@ -112,7 +131,7 @@ func (l *lane) resend(j *laneJob, i, ingress int) {
 	}
 	t, udp := l.replyTemplate(j, i)
 	p := &l.batch.pkt[i]
-	l.replicate(j, &t, ingress, p.Src, p.SrcIP, udp, int(l.batch.rank[i]))
+	l.replicate(j, &t, Desc{}, ingress, p.Src, p.SrcIP, udp, int(l.batch.rank[i]))
 }
 
 // lostReplica counts a copy that will not be sent.
@@ -134,9 +153,9 @@ func (l *lane) replyTemplate(j *laneJob, i int) (t switchml.ReplyTemplate, udp u
 	return t, p.SrcPort
 }
 
-// replicate copies the result into a chunk of its own, which in copy mode is faster than a chain of header and shared
-// payload, and queues it. rank is -1 when the copy is for several workers.
-func (l *lane) replicate(j *laneJob, t *switchml.ReplyTemplate, port int, mac inet.MAC, ip inet.Addr, udp uint16, rank int) {
+// replicate makes a copy of the result in a chunk of its own, or only its headers when there is a shared payload, and
+// queues it. rank is -1 when the copy is for several workers.
+func (l *lane) replicate(j *laneJob, t *switchml.ReplyTemplate, payload Desc, port int, mac inet.MAC, ip inet.Addr, udp uint16, rank int) {
 	addr, ok := l.take()
 	if !ok {
 		l.lostReplica(port, NoFrame)
@@ -145,11 +164,15 @@ func (l *lane) replicate(j *laneJob, t *switchml.ReplyTemplate, port int, mac in
 	l.counts[port][cReplicas]++
 	f := l.area[addr : addr+uint64(j.frameLen)]
 	t.Put(f, mac, ip, udp)
-	copy(f[switchml.ValuesOffset:], l.values[:j.frameLen-switchml.ValuesOffset])
 	var w *laneWorker
 	if rank >= 0 {
 		w = &j.workers[rank]
 		w.sent++
 	}
+	if payload.Len > 0 {
+		l.sendShared(port, Desc{Addr: addr, Len: switchml.ValuesOffset}, payload, w)
+		return
+	}
+	copy(f[switchml.ValuesOffset:], l.values[:j.frameLen-switchml.ValuesOffset])
 	l.sendReplica(port, Desc{Addr: addr, Len: uint32(j.frameLen)}, w)
 }

@@ -94,6 +94,8 @@ type Config struct {
 	LongestFrame int
 	// HugePages asks for hugepage-backed memory.
 	HugePages bool
+	// Replicate is how the copies of a result are made.
+	Replicate Replicate
 	// Wait is what an idle lane does.
 	Wait Wait
 	// Spin is how long an adaptive lane spins before it sleeps; 0 means DefaultSpin, negative means not at all.
@@ -105,10 +107,10 @@ type Config struct {
 	NoHealing bool
 	// Seed makes impairments reproducible. Each port and lane draws from a stream of its own.
 	Seed uint64
-	// Logger takes what happens at start, stop and on errors; nil discards.
-	Logger *slog.Logger
 	// Layouts are headers of cards that jobs may name, beside the protocols' own.
 	Layouts []*layout.Layout
+	// Logger takes what happens at start, stop and on errors; nil discards.
+	Logger *slog.Logger
 }
 
 func (c *Config) setDefaults() error {
@@ -144,6 +146,9 @@ func (c *Config) setDefaults() error {
 	}
 	if int(c.Wait) >= len(waitNames) {
 		return fmt.Errorf("config: %v: legal are %s", c.Wait, strings.Join(waitNames[:], ", "))
+	}
+	if int(c.Replicate) >= len(replicateNames) {
+		return fmt.Errorf("config: %v: legal are %s", c.Replicate, strings.Join(replicateNames[:], ", "))
 	}
 	if c.Spin == 0 {
 		c.Spin = DefaultSpin

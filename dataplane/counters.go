@@ -39,7 +39,8 @@ const (
 	lPieces           // more pieces of those, and of chains of which the last has not come
 	lPiecesOut        // pieces handed over that were not the last of their frame
 	lPiecesIn
-	lFree // length of the free stack
+	lFree   // length of the free stack
+	lShared // posts of shared chunks beyond one each: gauge
 	lSleeps
 	lStarted        // ns since the NIC was made: gauge
 	lAsleep         // when the sleep began, 0 when awake: gauge

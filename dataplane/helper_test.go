@@ -21,7 +21,14 @@ func workerMAC(r int) inet.MAC { return inet.MAC{2, 0, 0, 0, 1, byte(r)} }
 func workerIP(r int) inet.Addr { return inet.Addr{10, 50, 0, byte(r + 1)} }
 
 func testConfig() Config {
-	return Config{MAC: nicMAC, IP: nicIP, FramesPerQueue: 256, Wait: Interrupt}
+	c := Config{MAC: nicMAC, IP: nicIP, FramesPerQueue: 256, Wait: Interrupt}
+	// All tests can be run with results as chains: GRADNIC_TEST_REPLICATE=chain.
+	if s := os.Getenv("GRADNIC_TEST_REPLICATE"); s != "" {
+		if err := c.Replicate.UnmarshalText([]byte(s)); err != nil {
+			panic(err)
+		}
+	}
+	return c
 }
 
 // startNIC starts a NIC that is stopped and checked when the test ends.

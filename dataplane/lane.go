@@ -57,6 +57,8 @@ type lane struct {
 	peers []peer // by lane, own entry unused
 	held  int    // frames delayed by impairments
 
+	sharing *sharing // nil: every copy of a result is a frame of its own
+
 	chains *chains // nil when no frame is larger than a chunk
 	pieces int     // chunks in the lane's hands beside one for each held frame
 
@@ -87,7 +89,8 @@ type laneQueue struct {
 	sending int    // frames posted and not completed
 	failed  bool
 	chain   joining
-	stalled int // kicks in a row that moved nothing
+	stalled int      // kicks in a row that moved nothing
+	shared  []uint16 // posts of shared own chunks, by chunk; nil when none are shared
 }
 
 // lanePort is what a lane knows of a port.
@@ -301,6 +304,9 @@ func (l *lane) reap(q *laneQueue) int {
 		}
 		q.sending -= n
 		total += n
+		if l.sharing != nil {
+			l.completeShared(q, l.reaped[:n])
+		}
 		for _, a := range l.reaped[:n] {
 			l.release(a)
 		}
@@ -316,6 +322,9 @@ func (l *lane) release(addr uint64) {
 	addr &^= l.chunk - 1
 	if home := addr / l.share; home != uint64(l.id) {
 		l.sendHome(int(home), addr)
+		return
+	}
+	if l.sharing != nil && l.stillShared(addr) {
 		return
 	}
 	l.free = append(l.free, addr) // never grows: the capacity is the number of own chunks

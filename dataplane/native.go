@@ -277,6 +277,11 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 	case b.desc[i].Options != 0:
 		whole = l.message(i, n)
 	}
+	payload, shared := b.desc[i], false // of all copies, in the frame itself
+	if _, own := l.own(payload.Addr); own && whole == nil && !made && last > 0 && l.shares(len(values)) {
+		payload.Addr, payload.Len = payload.Addr+native.ValuesOffset, uint32(len(values))
+		shared, inPlace = true, false
+	}
 	for k := 0; k <= last; k++ {
 		if skip(k) {
 			continue
@@ -307,7 +312,11 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 			}
 			d = Desc{Addr: addr, Len: uint32(n)}
 			f := l.frame(d)
-			copy(f[native.ValuesOffset:], values)
+			if shared {
+				d.Len = native.ValuesOffset
+			} else {
+				copy(f[native.ValuesOffset:], values)
+			}
 			t.Put(f, c.MAC, c.IP, c.UDPPort)
 		}
 		l.counts[c.Port][cReplicas]++
@@ -315,6 +324,10 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 		if c.Rank >= 0 {
 			w = &j.workers[c.Rank]
 			w.sent++
+		}
+		if shared {
+			l.sendShared(c.Port, d, payload, w)
+			continue
 		}
 		l.sendChain(c.Port, d, tail, w)
 	}

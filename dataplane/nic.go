@@ -163,6 +163,7 @@ func (n *NIC) openAll(ctx context.Context) error {
 			return err
 		}
 	}
+	n.startSharing()
 	// The rings are filled before ingress starts, so that the first frames find chunks.
 	for _, l := range n.lanes {
 		for i := range l.queues {
@@ -217,7 +218,7 @@ func (n *NIC) prepare(p *port) (err error) {
 // measure finds the longest frame, and whether it takes several chunks.
 func (n *NIC) measure() error {
 	room := n.cfg.ChunkSize - xdp.KernelHeadroom
-	n.multi = n.longest > room
+	n.multi = n.longest > room || n.cfg.Replicate == ReplicateChain
 	for _, p := range n.ports {
 		s, ok := p.spec.(interface {
 			frameSize() (frame int, multi bool, err error)

@@ -78,11 +78,18 @@ func (l *lane) quiesce(port int) {
 func (n *NIC) reclaim(p *port) (err error) {
 	n.parkLanes(func() {
 		mark, shift := portMark(p.index), n.lanes[0].shift
+		found, want := 0, 0
+		for _, l := range n.lanes {
+			for i := range l.queues {
+				if q := &l.queues[i]; q.port == p.index && q.shared != nil {
+					found += l.reclaimShared(q)
+				}
+			}
+		}
 		known := make([]bool, len(n.place))
 		for _, l := range n.lanes {
 			l.walkOwn(func(addr uint64) { known[addr>>shift] = true })
 		}
-		found, want := 0, 0
 		for c, m := range n.place {
 			if m != mark || known[c] {
 				continue
@@ -209,6 +216,9 @@ func (l *lane) newQueues(p *port, open *openPort) (queues []laneQueue) {
 	}
 	for q := l.id; q < len(open.queues); q += len(l.lanes) {
 		queues = append(queues, laneQueue{queue: open.queues[q], port: p.index, mark: portMark(p.index), target: depth / 2, limit: depth / 2})
+		if l.sharing != nil {
+			queues[len(queues)-1].shared = make([]uint16, l.chunks)
+		}
 	}
 	return queues
 }

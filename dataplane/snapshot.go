@@ -255,7 +255,7 @@ func frames(c *portCounts, l *[numLaneCounters]uint64) Frames {
 	return Frames{
 		Free:     l[lFree],
 		Fill:     c[cFillPosted] - c[cReceived] - c[cRxPieces],
-		Transmit: c[cTransmitted] + c[cTxPieces] - c[cCompleted] - c[cReclaimed],
+		Transmit: c[cTransmitted] + c[cTxPieces] - c[cCompleted] - c[cReclaimed] - l[lShared],
 		Handoff:  l[lHandedOut] - l[lHandedIn] + l[lPiecesOut] - l[lPiecesIn] + l[lHomeOut] - l[lHomeIn],
 		Held:     l[lHeld] + l[lPieces],
 	}

@@ -93,9 +93,13 @@ func (l *lane) transmit(port int) {
 			batch = batch[:wholeFrames(batch)]
 		}
 		n := q.Transmit(batch)
-		place, shift := l.place, l.shift&63
-		for _, d := range t.desc[posted : posted+n] {
-			place[d.Addr>>shift] = q.mark
+		if l.sharing != nil {
+			l.placeShared(q, t.desc[posted:posted+n])
+		} else {
+			place, shift := l.place, l.shift&63
+			for _, d := range t.desc[posted : posted+n] {
+				place[d.Addr>>shift] = q.mark
+			}
 		}
 		if l.taps != nil {
 			l.taps.sent(l, port, t.desc[posted:posted+n])

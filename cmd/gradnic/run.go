@@ -122,6 +122,8 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 		"mode", "where the XDP program runs: auto (native where the driver can, else generic), native, generic")
 	f.Var(textFlag{func(s string) error { return o.NIC.Wait.UnmarshalText([]byte(s)) }, func() string { return o.NIC.Wait.String() }, "wait"},
 		"wait", "what an idle lane does: adaptive (spin, then sleep), busy (never sleep), interrupt (sleep at once)")
+	f.Var(textFlag{func(s string) error { return o.NIC.Replicate.UnmarshalText([]byte(s)) }, func() string { return o.NIC.Replicate.String() }, "how"},
+		"replicate", "how copies of results are made: auto (copy, but chain where all drivers have zero-copy and frames of several chunks), copy (a frame each), chain (headers each, one payload)")
 	f.DurationVar(&o.NIC.Spin, "spin", dataplane.DefaultSpin, "how long an adaptive lane spins before it sleeps; 0: not at all")
 	f.IntVar(&o.NIC.FramesPerQueue, "frames", dataplane.DefaultFramesPerQueue, "frames a queue, a power of two")
 	f.IntVar(&o.NIC.ChunkSize, "chunk", dataplane.DefaultChunkSize, "bytes a frame, 2048 or 4096")
