@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"gradnic/control"
 	"gradnic/control/metrics"
 	"gradnic/control/store"
@@ -65,8 +67,16 @@ type Options struct {
 	Drop privilege.Level
 	// Ready is called once when everything answers; nil: nothing.
 	Ready func(Status) error
+	// Begin, if not nil, is handed the NIC before it starts, to add a function that another package brings.
+	Begin func(*dataplane.NIC) (Function, error)
 	// Reload brings settings that change while it runs; nil: none do.
 	Reload <-chan Settings
+}
+
+// Function is what Options.Begin has added.
+type Function struct {
+	Close      func() error           // called before the NIC stops
+	Collectors []prometheus.Collector // of its own metrics
 }
 
 // Settings are the options that change while a daemon runs.
@@ -181,11 +191,18 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	doors, err := openDoors(ctx, nic, o)
+	var function Function
+	if o.Begin != nil {
+		if function, err = o.Begin(nic); err != nil {
+			return err
+		}
+	}
+	doors, err := openDoors(ctx, nic, o, function.Collectors)
 	if err != nil {
-		return err
+		return errors.Join(err, function.close())
 	}
 	defer func() {
+		err = errors.Join(err, function.close())
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.StopTimeout)
 		defer cancel()
 		err = errors.Join(err, stopAll(stop, doors, nic, o.StopTimeout))
@@ -219,6 +236,13 @@ func Run(ctx context.Context, o Options) (err error) {
 			doors.api.Jobs().SetLimits(o.Limits)
 		}
 	}
+}
+
+func (f Function) close() error {
+	if f.Close == nil {
+		return nil
+	}
+	return f.Close()
 }
 
 // drop gives up what is not needed any more. A binary with cgo cannot: that is an error only where it was to give up all.
@@ -290,7 +314,7 @@ type doors struct {
 	serving          sync.WaitGroup
 }
 
-func openDoors(ctx context.Context, nic *dataplane.NIC, o Options) (_ *doors, err error) {
+func openDoors(ctx context.Context, nic *dataplane.NIC, o Options, own []prometheus.Collector) (_ *doors, err error) {
 	d := &doors{}
 	defer func() {
 		if err != nil {
@@ -337,7 +361,7 @@ func openDoors(ctx context.Context, nic *dataplane.NIC, o Options) (_ *doors, er
 		}
 	}
 	if o.Metrics != "" {
-		if d.metrics, err = metrics.New(metrics.Options{Server: d.api, Pprof: o.Pprof, Logger: o.Logger}); err != nil {
+		if d.metrics, err = metrics.New(metrics.Options{Server: d.api, Pprof: o.Pprof, Collectors: own, Logger: o.Logger}); err != nil {
 			return nil, err
 		}
 		if d.metricsListener, err = listenMetrics(ctx, o.Metrics); err != nil {

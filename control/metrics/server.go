@@ -22,8 +22,10 @@ type Options struct {
 	Server *control.Server // required
 	// Pprof adds /debug/pprof/: who reaches it can slow the process down and read
 	// what it does, so it is off unless asked for.
-	Pprof  bool
-	Logger *slog.Logger // nil discards
+	Pprof bool
+	// Collectors are of functions that run on the NIC beside what Server tells.
+	Collectors []prometheus.Collector
+	Logger     *slog.Logger // nil discards
 }
 
 // Server answers HTTP at the metrics address: /metrics for Prometheus, /healthz,
@@ -41,11 +43,11 @@ func New(o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	registry := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{
+	for _, c := range append([]prometheus.Collector{
 		NewCollector(o.Server),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
+	}, o.Collectors...) {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}

@@ -20,12 +20,13 @@ const (
 	RawCodec                       // the far end does not know the codec
 	RawUnsuitable                  // no elements, an unknown codec in the payload's byte, or the codec refuses them
 	RawChecksum                    // its checksum is wrong
+	RawEmpty                       // it has no payload
 	numRaw
 
 	rawNot RawReason = 0xff // it was compressed
 )
 
-var rawNames = [numRaw]string{"no-peer", "longer", "too-long", "chosen", "peer-lacks-codec", "unsuitable", "bad-checksum"}
+var rawNames = [numRaw]string{"no-peer", "longer", "too-long", "chosen", "peer-lacks-codec", "unsuitable", "bad-checksum", "empty"}
 
 // String is the reason's name.
 func (r RawReason) String() string {

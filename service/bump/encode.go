@@ -13,7 +13,7 @@ func (e *Engine) encode(frame []byte) bool {
 		return false
 	}
 	head, payload, ok := wire.Head(frame)
-	if !ok || len(payload) == 0 {
+	if !ok {
 		return false
 	}
 	var k flowKey
@@ -39,6 +39,9 @@ func (e *Engine) encode(frame []byte) bool {
 
 // put makes the item, in the path's frame under way.
 func (e *Engine) put(f *flow, p *path, frame, head, payload []byte) RawReason {
+	if len(payload) == 0 {
+		return RawEmpty
+	}
 	if p.state != Present {
 		return RawNoPeer
 	}
@@ -54,25 +57,24 @@ func (e *Engine) put(f *flow, p *path, frame, head, payload []byte) RawReason {
 		e.count.Completed++
 	}
 	r := f.rule
-	c := r.Codec
+	c, id := r.Codec, r.id
 	if r.CodecAt != NoByte {
 		if r.CodecAt >= len(payload) {
 			return RawUnsuitable
 		}
-		id := payload[r.CodecAt]
-		if id == uint8(codec.IDNone) {
+		id = codec.ID(payload[r.CodecAt])
+		if id == codec.IDNone {
 			return RawChosen
 		}
-		if c = e.codecs[id]; c == nil || !c.Info().Lossless && !r.Type.Float() {
+		if c = e.codecs[id]; c == nil || id != codec.IDLossless && !r.Type.Float() {
 			return RawUnsuitable
 		}
 	}
-	info := c.Info().ID
-	if p.decodes>>info&1 == 0 {
+	if p.decodes>>id&1 == 0 {
 		return RawCodec
 	}
 	it := wire.Item{
-		Flow: f.id, Sequence: f.sequence, Codec: uint8(info), Type: r.Type, BigEndian: r.BigEndian, Payload: len(payload),
+		Flow: f.id, Sequence: f.sequence, Codec: uint8(id), Type: r.Type, BigEndian: r.BigEndian, Payload: len(payload),
 		Offset: r.Offset, Head: head, ID: uint16(head[4])<<8 | uint16(head[5]),
 	}
 	if it.Offset > it.Payload || it.Elements() == 0 {
@@ -130,7 +132,7 @@ func (e *Engine) compress(c codec.Codec, elements []byte, it *wire.Item) (int, e
 		put(e.elements, elements, width, true)
 		elements = e.elements[:len(elements)]
 	}
-	if c.Info().Lossless {
+	if codec.ID(it.Codec) == codec.IDLossless {
 		return codec.LosslessEncode(e.encoded, elements, width, e.state)
 	}
 	values := e.values[:len(elements)/width]

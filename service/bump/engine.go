@@ -110,7 +110,7 @@ func (o *Options) setDefaults() error {
 // Engine is a bump without sockets and clock. One goroutine calls; times are nanoseconds of any monotonic clock, above 0.
 type Engine struct {
 	o     Options
-	rules []Rule
+	rules []rule
 	now   int64
 	timer int64 // when a path has something to do, at the earliest
 
@@ -139,7 +139,7 @@ func New(o Options) (*Engine, error) {
 	all := codec.All() // by wire id
 	most := max(o.HostFrame, o.WireFrame)
 	e := &Engine{
-		o: o, rules: append([]Rule(nil), o.Rules...), timer: never,
+		o: o, timer: never,
 		flows: newFlowTable(), paths: new(pathTable), stations: new(stationTable), pending: make([]*path, 0, maxPaths),
 		values: make([]float32, most/2), elements: make([]byte, most),
 		state: codec.NewState(all[codec.IDLossless], 0, codec.StateOptions{}),
@@ -154,7 +154,12 @@ func New(o Options) (*Engine, error) {
 		e.codecs[id] = c
 		e.decodes |= 1 << id
 	}
-	for _, r := range e.rules {
+	for _, r := range o.Rules {
+		c := rule{Rule: r}
+		if r.Codec != nil {
+			c.id = r.Codec.Info().ID
+		}
+		e.rules = append(e.rules, c)
 		if r.Codec != nil {
 			room = max(room, r.Codec.MaxEncoded(most/2))
 		} else if !r.Raw {

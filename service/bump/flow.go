@@ -18,7 +18,7 @@ const (
 type flow struct {
 	key      flowKey
 	used     int64 // when, 0: the entry is free
-	rule     *Rule
+	rule     *rule
 	path     *path
 	id       uint16
 	sequence uint32

@@ -265,6 +265,12 @@ func parseNumber(s string) (int, error) {
 	return int(n), nil
 }
 
+// rule is a rule as the engine has it.
+type rule struct {
+	Rule
+	id codec.ID // of Codec: asking it may allocate
+}
+
 // flowKey is what tells flows apart.
 type flowKey struct {
 	src, dst         inet.MAC
