@@ -57,6 +57,9 @@ func (j *Job) Of(rank int) []accl.Call {
 	return j.Calls[rank : rank+1]
 }
 
+// Largest is the bytes of a rank's larger array.
+func (j *Job) Largest(rank int) int { return max(len(j.Calls[rank].Src), len(j.Calls[rank].Dst)) }
+
 // Wrong is how many elements of a rank's Dst are not what they must be, bit for bit; the error tells of the first.
 func (j *Job) Wrong(rank int) (wrong int, err error) {
 	if !j.part[rank] {

@@ -26,6 +26,8 @@ type Row struct {
 	Time     time.Duration `json:"time_ns"`
 	// Wrong is the number of wrong elements, -1 if nobody looked.
 	Wrong int64 `json:"wrong"`
+	// BusFactor is what the algorithm bandwidth is multiplied by; 0 means an all-reduce's.
+	BusFactor float64 `json:"-"`
 }
 
 // AlgBW is the algorithm bandwidth in GB/s, 0 if no time passed.
@@ -36,8 +38,11 @@ func (r Row) AlgBW() float64 {
 	return float64(r.Bytes) / float64(r.Time.Nanoseconds())
 }
 
-// BusBW is the bus bandwidth of an all-reduce in GB/s.
+// BusBW is the bus bandwidth in GB/s.
 func (r Row) BusBW() float64 {
+	if r.BusFactor != 0 {
+		return r.AlgBW() * r.BusFactor
+	}
 	if r.Ranks < 1 {
 		return 0
 	}

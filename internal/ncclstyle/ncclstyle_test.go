@@ -32,9 +32,9 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []Row{
-		{763136, 190784, "float", "sum", 8, 12345678 * time.Nanosecond, 0},
-		{4, 1, "int32", "sum", 2, 1234 * time.Nanosecond, -1},
-		{1 << 30, 1 << 28, "int32", "sum", 2, 250 * time.Microsecond, 3},
+		{763136, 190784, "float", "sum", 8, 12345678 * time.Nanosecond, 0, 0},
+		{4, 1, "int32", "sum", 2, 1234 * time.Nanosecond, -1, 0},
+		{1 << 30, 1 << 28, "int32", "sum", 2, 250 * time.Microsecond, 3, 0},
 	} {
 		if err := r.Write(&b); err != nil {
 			t.Fatal(err)
