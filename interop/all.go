@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"gradnic/wire/inet"
+	"gradnic/wire/layout"
 )
 
 // SetCard sets the card's addresses from text.
@@ -25,6 +26,15 @@ func RunAll(ctx context.Context, suites []string, target string, elements []int,
 		s, err := Load(name)
 		if err != nil {
 			return reports, err
+		}
+		if o.Layout != "" {
+			l, err := layout.Load(o.Layout)
+			if err == nil {
+				s, err = s.With(l)
+			}
+			if err != nil {
+				return reports, err
+			}
 		}
 		for _, n := range elements {
 			o.Elements = n

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -90,7 +91,12 @@ func (x *caseRun) window(a *Array, first, n int) error {
 			}
 		}
 		for _, r := range to {
-			b, err := x.sc.build(Frame{To: &r, Fields: fields, Values: x.sum(p.chunk)}, true)
+			result := maps.Clone(fields)
+			maps.Copy(result, x.sc.s.ArrayResult)
+			if again {
+				maps.Copy(result, a.Again)
+			}
+			b, err := x.sc.build(Frame{To: &r, Fields: result, Values: x.sum(p.chunk)}, true)
 			if err != nil {
 				return err
 			}

@@ -147,6 +147,7 @@ func (sc *scope) build(f Frame, expected bool) (*built, error) {
 	}
 	if l.EtherType != 0 {
 		inet.PutEthernet(b.frame, dst.MAC, src.MAC, l.EtherType)
+		changeEther(b.frame, f.Ether)
 	} else {
 		putLower(b.frame, &f, &src, &dst)
 	}
@@ -182,10 +183,12 @@ func (sc *scope) putFields(b *built, f *Frame, rank, payload int, expected bool)
 		switch {
 		case x.Fixed != nil:
 			x.Put(b.frame, base, *x.Fixed)
+		case x.Reply != nil && expected:
+			x.Put(b.frame, base, *x.Reply)
 		case x.Meaning == layout.Length:
 			x.Put(b.frame, base, uint64(payload))
 		case x.Meaning == layout.Worker:
-			x.Put(b.frame, base, uint64(rank))
+			x.Put(b.frame, base, workerValue(x, uint64(rank), false))
 		case x.Meaning == layout.Size && payload == 256:
 			x.Put(b.frame, base, 1)
 		case x.Meaning == layout.Size && payload == 1024:
@@ -193,7 +196,7 @@ func (sc *scope) putFields(b *built, f *Frame, rank, payload int, expected bool)
 		}
 	}
 	for name, raw := range f.Fields {
-		x, at := l.Field(name), base
+		x, at := sc.s.field(name), base
 		if x == nil {
 			x, at = sc.s.bodyField(f.Body, name), base+l.Header
 		}
@@ -212,14 +215,20 @@ func (sc *scope) putFields(b *built, f *Frame, rank, payload int, expected bool)
 			x.Put(b.mask, at, 0)
 			continue
 		}
-		if x.Meaning == layout.Slot {
+		switch x.Meaning {
+		case layout.Slot:
 			v += uint64(sc.first)
+		case layout.Worker:
+			v = workerValue(x, v, f.Fields["kind"] == "result")
+		}
+		if x.Reply != nil && expected {
+			v = *x.Reply
 		}
 		x.Put(b.frame, at, v)
 	}
 	for _, name := range f.Any {
 		p, ok := lower[name]
-		x := l.Field(name)
+		x := sc.s.field(name)
 		switch {
 		case ok && l.EtherType == 0:
 			clear(b.mask[p.at : p.at+p.n])
@@ -237,6 +246,17 @@ func (sc *scope) putFields(b *built, f *Frame, rank, payload int, expected bool)
 		}
 	}
 	return nil
+}
+
+// workerValue is a rank, or in a result the number of contributions, as the field has it.
+func workerValue(x *layout.Field, v uint64, result bool) uint64 {
+	switch {
+	case !x.OneHot:
+		return v
+	case result:
+		return 1<<v - 1
+	}
+	return 1 << v
 }
 
 // payload is what follows the header.

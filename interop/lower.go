@@ -36,16 +36,22 @@ func putLower(b []byte, f *Frame, src, dst *Station) {
 	}
 	inet.PutIPv4(b[inet.L3Offset:], h)
 	inet.PutUDP(b[inet.L4Offset:], u)
-	if x := f.Ether; x != nil {
-		if m, err := inet.ParseMAC(x.Dst); err == nil {
-			copy(b[0:6], m[:])
-		}
-		if m, err := inet.ParseMAC(x.Src); err == nil {
-			copy(b[6:12], m[:])
-		}
-		if x.Type != 0 {
-			binary.BigEndian.PutUint16(b[12:], uint16(x.Type))
-		}
+	changeEther(b, f.Ether)
+}
+
+// changeEther changes an Ethernet header as described.
+func changeEther(b []byte, x *Ether) {
+	if x == nil {
+		return
+	}
+	if m, err := inet.ParseMAC(x.Dst); err == nil {
+		copy(b[0:6], m[:])
+	}
+	if m, err := inet.ParseMAC(x.Src); err == nil {
+		copy(b[6:12], m[:])
+	}
+	if x.Type != 0 {
+		binary.BigEndian.PutUint16(b[12:], uint16(x.Type))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gradnic/dataplane"
+	"gradnic/wire/layout"
 )
 
 // Mem is gradnic's data plane in this process, with one port of memory.
@@ -21,7 +22,7 @@ type Mem struct {
 // OpenMem starts a data plane with the job that the suite is for.
 func OpenMem(ctx context.Context, o *Options, s *Suite) (*Mem, error) {
 	m := &Mem{port: dataplane.NewMemPort("wire")}
-	cfg := dataplane.Config{MAC: o.NIC.MAC, IP: o.NIC.IP, Wait: dataplane.Interrupt, LongestFrame: 9014, FramesPerQueue: 1024}
+	cfg := dataplane.Config{Layouts: s.layouts(), MAC: o.NIC.MAC, IP: o.NIC.IP, Wait: dataplane.Interrupt, LongestFrame: 9014, FramesPerQueue: 1024}
 	var err error
 	if m.nic, err = dataplane.New(cfg, m.port); err != nil {
 		return nil, fmt.Errorf("target mem: %w", err)
@@ -38,15 +39,29 @@ func OpenMem(ctx context.Context, o *Options, s *Suite) (*Mem, error) {
 // Job is what a gradnic under test must have installed.
 func Job(o *Options, s *Suite) dataplane.JobSpec {
 	j := dataplane.JobSpec{Name: "interop-" + s.Name, Workers: o.workers(), Elements: o.Elements, Slots: o.Slots}
-	if s.Layout == dataplane.ProtocolNative {
+	for _, l := range s.layouts() {
+		j.Layout = l.Name
+	}
+	if s.layout.Rules == layout.Native {
 		j.Protocol, j.Native = dataplane.ProtocolNative, &dataplane.NativeSpec{ID: 1, Deadline: 2 * time.Second}
 		return j
 	}
 	for r := range j.Workers {
 		w := o.worker(r)
+		if s.layout.EtherType != 0 {
+			w.IP = layout.StationIP(w.MAC)
+		}
 		j.Members = append(j.Members, dataplane.WorkerSpec{Rank: r, MAC: w.MAC, IP: w.IP, Port: -1})
 	}
 	return j
+}
+
+// layouts are those that a gradnic under test must have: none for the protocols' own frames.
+func (s *Suite) layouts() []*layout.Layout {
+	if s.own() {
+		return nil
+	}
+	return []*layout.Layout{s.layout}
 }
 
 // Send implements Target.

@@ -23,6 +23,8 @@ type Options struct {
 	Timeout time.Duration
 	// Quiet is how long nothing must come from an interface before nothing more is expected; 0 means 10 ms.
 	Quiet time.Duration
+	// Layout, if set, is the layout that frames have instead of the suite's own: a shipped one's name or a file.
+	Layout string
 	// Captures is the folder of recorded packets; empty: cases that need them are unsupported.
 	Captures string
 	// Only, if set, are the names of the cases to run.

@@ -100,7 +100,9 @@ func Run(ctx context.Context, s *Suite, t Target, name string, o Options) (*Repo
 		run := &caseRun{
 			sc: scope{o: &o, s: s, first: first, vars: map[string]uint64{}}, t: t, c: c, limits: t.Limits(),
 		}
-		first += c.Slots
+		if len(s.Wash) > 0 {
+			first += c.Slots
+		}
 		res, err := run.run(ctx)
 		r.Results = append(r.Results, res)
 		if err != nil {
@@ -157,18 +159,14 @@ func (x *caseRun) steps(ctx context.Context) error {
 	if x.c.Slots > x.sc.o.Slots {
 		return fmt.Errorf("%w: it takes %d slots, the card has %d", errUnsupported, x.c.Slots, x.sc.o.Slots)
 	}
-	x.sc.vars["zero"], x.sc.vars["slots"] = 0, uint64(x.sc.o.Slots)
+	if x.c.Header && !x.sc.s.own() {
+		return fmt.Errorf("%w: it is about the header of layout %s", errUnsupported, x.sc.s.named.Name)
+	}
+	x.sc.vars["slots"], x.sc.vars["elements"], x.sc.vars["workers"] = uint64(x.sc.o.Slots), uint64(x.sc.o.Elements), uint64(x.sc.o.workers())
 	if x.c.Fresh == nil || *x.c.Fresh {
-		first := x.sc.first
-		for k := range x.c.Slots {
-			x.sc.first = first + k
-			for i := range x.sc.s.Before {
-				if err := x.step(ctx, &x.sc.s.Before[i]); err != nil {
-					return fmt.Errorf("before the case: %w", err)
-				}
-			}
+		if err := x.prepare(ctx); err != nil {
+			return fmt.Errorf("before the case: %w", err)
 		}
-		x.sc.first = first
 	}
 	for i := range x.c.Steps {
 		if err := x.step(ctx, &x.c.Steps[i]); err != nil {
@@ -179,6 +177,26 @@ func (x *caseRun) steps(ctx context.Context) error {
 		return nil
 	}
 	return x.expect(nil)
+}
+
+// prepare brings the card to a known state.
+func (x *caseRun) prepare(ctx context.Context) error {
+	for i := range x.sc.s.Before {
+		if err := x.step(ctx, &x.sc.s.Before[i]); err != nil {
+			return err
+		}
+	}
+	first := x.sc.first
+	defer func() { x.sc.first = first }()
+	for k := range x.c.Slots {
+		x.sc.first = first + k
+		for i := range x.sc.s.Wash {
+			if err := x.step(ctx, &x.sc.s.Wash[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (x *caseRun) step(ctx context.Context, s *Step) error {

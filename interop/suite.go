@@ -2,6 +2,7 @@ package interop
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -25,11 +26,16 @@ type Suite struct {
 	// Send and Expect are what frames have that say nothing else.
 	Send   Frame `yaml:"send"`
 	Expect Frame `yaml:"expect"`
-	// Before are steps that run before each case, unless it says fresh: false.
+	// Before are steps that run before each case, and Wash those that run for each of its slots, unless it says fresh:
+	// false. In a suite with Wash each case has slots of its own, else all have the card's first.
 	Before []Step `yaml:"before"`
-	Cases  []Case `yaml:"cases"`
+	Wash   []Step `yaml:"wash"`
+	// ArrayResult are fields of the results of arrays that their contributions do not have.
+	ArrayResult map[string]any `yaml:"array-result"`
+	Cases       []Case         `yaml:"cases"`
 
-	layout *layout.Layout
+	named  *layout.Layout // by Layout
+	layout *layout.Layout // that frames have: the named one, or another with the same rules
 	bodies map[string][]*layout.Field
 }
 
@@ -50,9 +56,11 @@ type Case struct {
 	Elements int `yaml:"elements"`
 	// Open is true when the protocol leaves the matter to the card: a card that does it otherwise is not at fault.
 	Open bool `yaml:"open"`
-	// Fresh is false when the suite's Before is left out.
-	Fresh *bool  `yaml:"fresh"`
-	Steps []Step `yaml:"steps"`
+	// Fresh is false when the suite's Before and Wash are left out.
+	Fresh *bool `yaml:"fresh"`
+	// Header is true for a case about bits of the suite's own header, which another layout has not.
+	Header bool   `yaml:"header"`
+	Steps  []Step `yaml:"steps"`
 }
 
 // Step is one of the things below; exactly one is set.
@@ -83,6 +91,8 @@ type Array struct {
 	Plus     int `yaml:"plus"`
 	// Fields are those of all frames; "chunk", "slot", "set" and "round" may stand in values.
 	Fields map[string]any `yaml:"fields"`
+	// Again are those of results that are sent once more.
+	Again map[string]any `yaml:"again"`
 	// Order is how a window of packets is sent: "" worker by worker, "reverse" from the last slot, "twice" each packet
 	// twice in a row, "lossy" the first packet of a worker is left out and sent at the end.
 	Order string `yaml:"order"`
@@ -213,6 +223,7 @@ func (s *Suite) check() (err error) {
 	if s.layout, err = layout.Load(s.Layout); err != nil {
 		return err
 	}
+	s.named = s.layout
 	s.bodies = map[string][]*layout.Field{}
 	for name, fields := range s.Bodies {
 		for _, b := range fields {
@@ -235,7 +246,7 @@ func (s *Suite) check() (err error) {
 			return fmt.Errorf("case %s: %w", c.Name, err)
 		}
 	}
-	return s.checkSteps(s.Before)
+	return errors.Join(s.checkSteps(s.Before), s.checkSteps(s.Wash))
 }
 
 func (s *Suite) checkSteps(steps []Step) error {
@@ -275,16 +286,42 @@ func (s *Suite) checkNames(f *Frame) error {
 		return fmt.Errorf("body %q: there is none", f.Body)
 	}
 	for name := range f.Fields {
-		if s.layout.Field(name) == nil && s.bodyField(f.Body, name) == nil {
+		if s.field(name) == nil && s.bodyField(f.Body, name) == nil {
 			return fmt.Errorf("field %q: layout %s has none", name, s.Layout)
 		}
 	}
 	for _, name := range f.Any {
-		if s.layout.Field(name) == nil && s.bodyField(f.Body, name) == nil && !slices.Contains([]string{"values", "body"}, name) && lower[name] == (part{}) {
+		if s.field(name) == nil && s.bodyField(f.Body, name) == nil && !slices.Contains([]string{"values", "body"}, name) && lower[name] == (part{}) {
 			return fmt.Errorf("any: %q: no such part", name)
 		}
 	}
 	return nil
+}
+
+// With is the suite with frames of another layout, which has the same rules: fields are found by their meaning, and those
+// that the other layout has not are left out.
+func (s *Suite) With(l *layout.Layout) (*Suite, error) {
+	if l.Rules != s.layout.Rules {
+		return nil, fmt.Errorf("layout %s has rules %s, suite %s is for rules %s", l.Name, l.Rules, s.Name, s.layout.Rules)
+	}
+	c := *s
+	c.layout, c.named, c.Port = l, s.named, l.FirstPort
+	return &c, nil
+}
+
+// own reports whether the frames have the suite's own layout.
+func (s *Suite) own() bool { return s.layout == s.named }
+
+// field is a field by the name that it has in the suite's own layout.
+func (s *Suite) field(name string) *layout.Field {
+	f := s.named.Field(name)
+	switch {
+	case f == nil || s.own():
+		return f
+	case f.Meaning != layout.None:
+		return s.layout.Of(f.Meaning)
+	}
+	return s.layout.Field(name)
 }
 
 func (s *Suite) bodyField(body, name string) *layout.Field {

@@ -32,17 +32,18 @@ const (
 	Exponent1                // switchml: second exponent
 	Plane                    // native: reserved, 0
 
-	numMeanings = int(iota)
+	// NumMeanings is the number of meanings, None included.
+	NumMeanings
 )
 
-var meaningNames = [numMeanings]string{
+var meaningNames = [NumMeanings]string{
 	"", "kind", "flags", "type", "codec", "job", "worker", "epoch", "round", "slot", "version", "tag", "count",
 	"length", "size", "exponent0", "exponent1", "plane",
 }
 
 // String is the word that a file uses.
 func (m Meaning) String() string {
-	if int(m) < numMeanings {
+	if m < NumMeanings {
 		return meaningNames[m]
 	}
 	return fmt.Sprintf("meaning(%d)", uint8(m))

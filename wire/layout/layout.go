@@ -26,7 +26,7 @@ type Layout struct {
 	base   int    // where the header starts in a frame: 14 or 42
 	answer []byte // the header of answers: fixed values and replies
 	fixed  []*Field
-	by     [numMeanings]*Field
+	by     [NumMeanings]*Field
 	swap   bool // values have another byte order than the rules'
 	size   int  // bytes of an element where the layout fixes the type; 0: the header's type says
 	typ    uint64

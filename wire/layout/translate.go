@@ -66,8 +66,8 @@ func (l *Layout) Enter(buf []byte, at, n int, ip inet.Addr) (newAt, newLen int, 
 			return at, n, BadFixed
 		}
 	}
-	var v [numMeanings]uint64
-	for m := Kind; int(m) < numMeanings; m++ {
+	var v [NumMeanings]uint64
+	for m := Kind; m < NumMeanings; m++ {
 		x := l.by[m]
 		if x == nil {
 			continue
@@ -150,7 +150,7 @@ func (x *Field) own(v uint64) (uint64, Fault) {
 }
 
 // putOwn writes the rules' own header, and brings the values that follow it to the rules' byte order.
-func (l *Layout) putOwn(b []byte, v *[numMeanings]uint64, rest int) {
+func (l *Layout) putOwn(b []byte, v *[NumMeanings]uint64, rest int) {
 	if l.Rules == SwitchML {
 		b[0] = switchml.MessageType<<4 | byte(v[Size])&7
 		b[1] = byte(v[Job])
@@ -222,7 +222,7 @@ func (l *Layout) Leave(buf []byte, at, n int) (newAt, newLen int, ok bool) {
 	var old [native.ValuesOffset]byte
 	copy(old[:], buf[at:at+h])
 	own := old[inet.PayloadOffset:h]
-	var v [numMeanings]uint64
+	var v [NumMeanings]uint64
 	rest := n - h
 	if !l.getOwn(own, &v, rest) {
 		return at, n, false
@@ -230,8 +230,8 @@ func (l *Layout) Leave(buf []byte, at, n int) (newAt, newLen int, ok bool) {
 	head := l.base + l.Header
 	newAt, newLen = at+h-head, head+rest
 	// What the fields will hold, before anything is written.
-	var put [numMeanings]uint64
-	for m := Kind; int(m) < numMeanings; m++ {
+	var put [NumMeanings]uint64
+	for m := Kind; m < NumMeanings; m++ {
 		x := l.by[m]
 		if x == nil {
 			continue
@@ -262,7 +262,7 @@ func (l *Layout) Leave(buf []byte, at, n int) (newAt, newLen int, ok bool) {
 		binary.BigEndian.PutUint16(o[38:], uint16(newLen-inet.L4Offset))
 	}
 	copy(o[l.base:], l.answer)
-	for m := Kind; int(m) < numMeanings; m++ {
+	for m := Kind; m < NumMeanings; m++ {
 		if x := l.by[m]; x != nil {
 			x.Put(o, l.base, put[m])
 		}
@@ -310,7 +310,7 @@ func (x *Field) cards(v uint64, result bool) (uint64, bool) {
 }
 
 // getOwn reads the rules' own header.
-func (l *Layout) getOwn(b []byte, v *[numMeanings]uint64, rest int) bool {
+func (l *Layout) getOwn(b []byte, v *[NumMeanings]uint64, rest int) bool {
 	v[Length] = uint64(rest)
 	if l.Rules == SwitchML {
 		v[Size], v[Job], v[Tag] = uint64(b[0]&7), uint64(b[1]), uint64(binary.BigEndian.Uint32(b[2:]))
