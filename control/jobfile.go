@@ -31,6 +31,8 @@ type JobFile struct {
 	Policy    string        `yaml:"policy"`
 	Deadline  time.Duration `yaml:"deadline"`
 	Multicast string        `yaml:"multicast"`
+	Codec     string        `yaml:"codec"`
+	Result    string        `yaml:"result_codec"`
 }
 
 // MemberFile is one worker in a JobFile.
@@ -106,15 +108,15 @@ func (f *JobFile) Proto() (*apiv1.JobSpec, error) {
 		Name: f.Name, Tenant: f.Tenant, Protocol: protocol,
 		Workers: f.Workers, Elements: f.Elements, Slots: f.Slots,
 	}
-	native := &apiv1.NativeSpec{Number: f.Number, Type: f.Type, Op: f.Op, Order: f.Order, Policy: f.Policy, Multicast: f.Multicast}
+	native := &apiv1.NativeSpec{Number: f.Number, Type: f.Type, Op: f.Op, Order: f.Order, Policy: f.Policy, Multicast: f.Multicast, Codec: f.Codec, ResultCodec: f.Result}
 	if f.Deadline != 0 {
 		native.Deadline = durationpb.New(f.Deadline)
 	}
 	switch {
 	case protocol == apiv1.Protocol_PROTOCOL_NATIVE:
 		spec.Native = native
-	case f.Number != 0 || f.Type != "" || f.Op != "" || f.Order != "" || f.Policy != "" || f.Deadline != 0 || f.Multicast != "":
-		return nil, fmt.Errorf("number, type, op, order, policy, deadline and multicast are for protocol native")
+	case f.Number != 0 || f.Type != "" || f.Op != "" || f.Order != "" || f.Policy != "" || f.Deadline != 0 || f.Multicast != "" || f.Codec != "" || f.Result != "":
+		return nil, fmt.Errorf("number, type, op, order, policy, deadline, multicast, codec and result_codec are for protocol native")
 	}
 	for _, m := range f.Members {
 		spec.Members = append(spec.Members, m.Proto())

@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"gradnic/aggregation"
+	"gradnic/codec"
 	apiv1 "gradnic/control/api/v1"
 	"gradnic/dataplane"
 	"gradnic/wire/inet"
@@ -45,6 +45,18 @@ func nativeFromProto(spec *dataplane.JobSpec, m *apiv1.NativeSpec) error {
 			return refuse(Invalid, "job.native."+f.name, "%v", err)
 		}
 	}
+	for _, f := range []struct {
+		name, value string
+		to          *string
+	}{{"codec", m.GetCodec(), &n.Codec}, {"result_codec", m.GetResultCodec(), &n.Result}} {
+		if f.value == "" {
+			continue
+		}
+		if _, err := codec.ByName(f.value); err != nil {
+			return refuse(Invalid, "job.native."+f.name, "%v", err)
+		}
+		*f.to = f.value
+	}
 	if d := m.GetDeadline(); d != nil {
 		if err := d.CheckValid(); err != nil {
 			return refuse(Invalid, "job.native.deadline", "%v", err)
@@ -68,7 +80,7 @@ func nativeToProto(m *apiv1.Job, j JobInfo) {
 	}
 	m.Spec.Native = &apiv1.NativeSpec{
 		Number: uint32(n.ID), Type: n.Type.String(), Op: n.Op.String(), Order: n.Order.String(), Policy: n.Policy.String(),
-		Deadline: durationpb.New(n.Deadline),
+		Deadline: durationpb.New(n.Deadline), Codec: n.Codec, ResultCodec: n.Result,
 	}
 	if j.Multicast != nil {
 		m.Spec.Native.Multicast = j.Multicast.IP.String()
@@ -88,9 +100,10 @@ func normalNative(spec *dataplane.JobSpec) {
 		n.Deadline = dataplane.DefaultDeadline
 	}
 	spec.Native = &n
-	if size := (aggregation.Spec{Elements: 1, Type: n.Type}).WireBytes(); spec.Elements == 0 && size > 0 {
-		spec.Elements = nativePayload / size
+	if spec.Elements == 0 {
+		spec.Elements = n.FitElements(spec.Workers, nativePayload)
 	}
+	n.NameCodecs(spec.Workers, spec.Elements)
 }
 
 // number keeps the number that the data plane gave a native job, so that it has it again after a restart.
@@ -123,7 +136,8 @@ func nativeDifference(was, is dataplane.JobSpec) string {
 	}
 	switch {
 	case !reflect.DeepEqual(a, b):
-		return fmt.Sprintf("%v %v %v %v, deadline %v, number %d, not %v %v %v %v, %v, %d", a.Type, a.Op, a.Order, a.Policy, a.Deadline, a.ID, b.Type, b.Op, b.Order, b.Policy, b.Deadline, b.ID)
+		return fmt.Sprintf("%v %v %v %v, codec %s, results %s, deadline %v, number %d, not %v %v %v %v, %s, %s, %v, %d",
+			a.Type, a.Op, a.Order, a.Policy, a.Codec, a.Result, a.Deadline, a.ID, b.Type, b.Op, b.Order, b.Policy, b.Codec, b.Result, b.Deadline, b.ID)
 	case g != h:
 		return fmt.Sprintf("multicast %v, not %v", g, h)
 	}

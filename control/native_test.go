@@ -32,6 +32,19 @@ func TestNativeJobs(t *testing.T) {
 	if n := second.GetNative(); second.GetElements() != 720 || n.GetNumber() != 2 || n.GetMulticast() != "239.1.2.3" || n.GetOp() != "max" || n.GetPolicy() != "saturate" {
 		t.Errorf("%+v", second)
 	}
+	third := r.install(t, nativeSpec("x", &apiv1.NativeSpec{Type: "float32", Codec: "bfp16"})).GetJob().GetSpec()
+	if n := third.GetNative(); third.GetElements() != 1344 || n.GetCodec() != "bfp16" || n.GetResultCodec() != "bfp16" {
+		t.Errorf("%+v", third)
+	}
+	fourth := r.install(t, nativeSpec("y", &apiv1.NativeSpec{Type: "float32", Codec: "topk"})).GetJob().GetSpec()
+	if n := fourth.GetNative(); fourth.GetElements() != 5984 || n.GetCodec() != "topk" || n.GetResultCodec() != "topk=177" {
+		t.Errorf("%+v", fourth)
+	}
+	for _, s := range []*apiv1.JobSpec{third, fourth} {
+		if r.install(t, s).GetCreated() {
+			t.Errorf("%s was installed again", s.GetName())
+		}
+	}
 	if r.install(t, nativeSpec("a", nil)).GetCreated() {
 		t.Error("the same job was installed again")
 	}
@@ -43,6 +56,11 @@ func TestNativeJobs(t *testing.T) {
 		{nativeSpec("a", &apiv1.NativeSpec{Order: "ranked"}), "ranked"},
 		{nativeSpec("a", &apiv1.NativeSpec{Multicast: "239.1.1.1"}), "multicast"},
 		{nativeSpec("c", &apiv1.NativeSpec{Type: "int7"}), "job.native.type"},
+		{nativeSpec("c", &apiv1.NativeSpec{Codec: "zip"}), "job.native.codec"},
+		{nativeSpec("c", &apiv1.NativeSpec{Type: "float32", ResultCodec: "zip"}), "job.native.result_codec"},
+		{nativeSpec("c", &apiv1.NativeSpec{Type: "float32", Codec: "thc"}), "norms"},
+		{nativeSpec("c", &apiv1.NativeSpec{Codec: "bfp16"}), "carry float32"},
+		{&apiv1.JobSpec{Name: "x", Protocol: apiv1.Protocol_PROTOCOL_NATIVE, Workers: 3, Elements: 1344, Native: &apiv1.NativeSpec{Type: "float32", Codec: "mxint8"}}, "codec bfp16"},
 		{nativeSpec("c", &apiv1.NativeSpec{Op: "half"}), "job.native.op"},
 		{nativeSpec("c", &apiv1.NativeSpec{Order: "x"}), "job.native.order"},
 		{nativeSpec("c", &apiv1.NativeSpec{Policy: "x"}), "job.native.policy"},

@@ -36,6 +36,13 @@ func (s *NativeSpec) Codecs(workers, elements int) (in, out codec.Codec, err err
 	return in, out, err
 }
 
+// NameCodecs writes out what codecs there are, "none" for none; names that there are not stay.
+func (s *NativeSpec) NameCodecs(workers, elements int) {
+	if in, out, err := s.Codecs(workers, elements); err == nil {
+		s.Codec, s.Result = codecName(in), codecName(out)
+	}
+}
+
 // codecOf finds a codec by name; nil is none.
 func codecOf(name string) (codec.Codec, error) {
 	if name == "" {
@@ -71,7 +78,7 @@ func (s *NativeSpec) FitElements(workers, room int) int {
 			low = n
 		}
 	}
-	if s.Codec != "" && low >= 32 {
+	if (s.Codec != "" && s.Codec != "none" || s.Result != "" && s.Result != "none") && low >= 32 {
 		low &^= 31
 	}
 	return low

@@ -78,11 +78,10 @@ func (s *JobSpec) setNativeDefaults() error {
 	if s.Elements < 1 {
 		return fmt.Errorf("job %s: %d elements a frame: legal are 1 and up", s.Name, s.Elements)
 	}
-	in, out, err := c.Codecs(s.Workers, s.Elements)
-	if err != nil {
+	if _, _, err := c.Codecs(s.Workers, s.Elements); err != nil {
 		return fmt.Errorf("job %s: %w", s.Name, err)
 	}
-	s.Native.Codec, s.Native.Result = codecName(in), codecName(out)
+	s.Native.NameCodecs(s.Workers, s.Elements)
 	if s.Slots == 0 {
 		s.Slots = DefaultSlots
 	}

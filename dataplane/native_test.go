@@ -126,9 +126,15 @@ func together(ws []*nativeWorker, slots int) {
 	}
 }
 
-// The conversation of docs/protocol.md, byte for byte.
+// The conversations of docs/protocol.md, byte for byte.
 func TestNativeVectors(t *testing.T) {
-	b, err := os.ReadFile("../testdata/native/vectors.json")
+	play(t, "vectors.json", JobSpec{Elements: 4, Native: &NativeSpec{}})
+	play(t, "codec.json", JobSpec{Elements: 16, Native: &NativeSpec{Type: aggregation.Float32, Codec: "topk=2", Result: "bfp16"}})
+}
+
+func play(t *testing.T, file string, job JobSpec) {
+	t.Helper()
+	b, err := os.ReadFile("../testdata/native/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +154,8 @@ func TestNativeVectors(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.newEpoch = func() uint32 { return epoch }
-		install(t, n, JobSpec{Name: "j", Protocol: ProtocolNative, Workers: 2, Elements: 4, Slots: 8, Native: &NativeSpec{Deadline: 2 * time.Second}})
+		job.Name, job.Protocol, job.Workers, job.Slots, job.Native.Deadline = "j", ProtocolNative, 2, 8, 2*time.Second
+		install(t, n, job)
 		if err := n.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

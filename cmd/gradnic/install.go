@@ -43,7 +43,7 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
-				for _, f := range []string{"workers", "elements", "slots", "tenant", "protocol", "member", "number", "type", "op", "order", "policy", "deadline", "multicast"} {
+				for _, f := range []string{"workers", "elements", "slots", "tenant", "protocol", "member", "number", "type", "op", "order", "policy", "deadline", "multicast", "codec", "result-codec"} {
 					if cmd.Flags().Changed(f) {
 						return usageErrorf("--%s and -f exclude each other: write it into the file", f)
 					}
@@ -101,12 +101,14 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 	f.StringVar(&job.Tenant, "tenant", "", "who owns the job")
 	f.StringVar(&job.Protocol, "protocol", "switchml", "what the job speaks on the wire: switchml or native")
 	f.Uint32Var(&job.Number, "number", 0, "native: the job's number on the wire (default the lowest free one from 1)")
-	f.StringVar(&job.Type, "type", "", "native: int32, int64, int8, float32, float64, float16 or bfloat16 (default int32)")
+	f.StringVar(&job.Type, "type", "", "native: int32, int64, int8, float32, float64, float16, bfloat16 or bfp16 (default int32)")
 	f.StringVar(&job.Op, "op", "", "native: sum, mean, min or max (default sum)")
 	f.StringVar(&job.Order, "order", "", "native: arrival or ranked (default arrival)")
 	f.StringVar(&job.Policy, "policy", "", "native: propagate or saturate (default propagate)")
 	f.DurationVar(&job.Deadline, "deadline", 0, "native: how long a round waits for a worker; negative for ever (default 10s)")
 	f.StringVar(&job.Multicast, "multicast", "", "native: IPv4 group that results go to (default every worker gets its own)")
+	f.StringVar(&job.Codec, "codec", "", "native, float32: what contributions are compressed by, as gradnic show codecs names it (default none)")
+	f.StringVar(&job.Result, "result-codec", "", "native: what results are compressed by (default --codec; for top-k what holds every sum)")
 	f.StringArrayVar(&members, "member", nil, "a worker as RANK=MAC,IP or RANK=MAC,IP,PORT; once for each")
 	return cmd
 }

@@ -16,6 +16,8 @@ type nativeFlags struct {
 	nic       inet.Addr
 	job       uint16
 	op, order string
+	codec     string
+	feedback  bool
 }
 
 func (n *nativeFlags) register(cmd *cobra.Command) {
@@ -24,6 +26,8 @@ func (n *nativeFlags) register(cmd *cobra.Command) {
 	f.Uint16Var(&n.job, "job", native.DefaultJob, "native: the job's number on the wire")
 	f.StringVar(&n.op, "op", "", "native: the operation that the job must have: sum, mean, min or max")
 	f.StringVar(&n.order, "order", "", "native: the order that the job must have: arrival or ranked")
+	f.StringVar(&n.codec, "codec", "", "native: the codec that the job must have, as gradnic show codecs names it; none for no codec")
+	f.BoolVar(&n.feedback, "feedback", true, "native: error feedback, for codecs that are meant to be used with it (top-k)")
 }
 
 // run is gradnic worker --protocol native; o has the flags that both protocols take.
@@ -40,8 +44,9 @@ func (n *nativeFlags) run(cmd *cobra.Command, o *allreduce.Options, ip inet.Addr
 		return usageErrorf("--ip is missing: this worker's address, on the interface that leads to the NIC")
 	}
 	no := allreduce.NativeOptions{
-		Worker: native.Config{Rank: o.Worker.Rank, Workers: o.Worker.Workers, Job: n.job, NIC: n.nic, IP: ip, Window: o.Worker.Outstanding},
-		Type:   o.Type, Op: n.op, Order: n.order, Input: o.Input, Random: o.Random, Seed: o.Seed, Output: o.Output,
+		Worker:   native.Config{Rank: o.Worker.Rank, Workers: o.Worker.Workers, Job: n.job, NIC: n.nic, IP: ip, Window: o.Worker.Outstanding, Codec: n.codec, Seed: o.Seed},
+		Feedback: n.feedback,
+		Type:     o.Type, Op: n.op, Order: n.order, Input: o.Input, Random: o.Random, Seed: o.Seed, Output: o.Output,
 		Iterations: o.Iterations, Warmup: o.Warmup, Check: o.Check, Deadline: o.Deadline, JoinTimeout: o.JoinTimeout,
 		Waiting: func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "gradnic worker: waiting: %s\n", what) },
 	}

@@ -82,7 +82,8 @@ func TestNativeBinary(t *testing.T) {
 	}
 	go io.Copy(io.Discard, ready)
 
-	for number, job := range []string{"--type float32 --order ranked", "--type int8 --op max --multicast 239.1.1.1 --elements 1000"} {
+	for number, job := range []string{"--type float32 --order ranked", "--type int8 --op max --multicast 239.1.1.1 --elements 1000",
+		"--type float32 --codec bfp16 --order ranked", "--type float32 --codec topk --order ranked", "--type bfp16 --order ranked"} {
 		name := fmt.Sprint("job", number)
 		install := append([]string{"install", "--api", api, "job", name, "--workers", "3", "--protocol", "native"}, strings.Fields(job)...)
 		for range 2 { // the second time it is there

@@ -76,7 +76,9 @@ type Native struct {
 	Op        string  `json:"op"`
 	Order     string  `json:"order"`
 	Policy    string  `json:"policy"`
-	DeadlineS float64 `json:"deadline_s"` // negative: none
+	Codec     string  `json:"codec"`        // of contributions; none: they are not compressed
+	Result    string  `json:"result_codec"` // of results
+	DeadlineS float64 `json:"deadline_s"`   // negative: none
 	Multicast string  `json:"multicast,omitempty"`
 	Epoch     uint32  `json:"epoch"`
 	State     string  `json:"state"`
@@ -150,6 +152,7 @@ func JobFrom(m *apiv1.Job) Job {
 	if n := spec.GetNative(); n != nil {
 		j.Native = &Native{
 			Number: n.GetNumber(), Type: n.GetType(), Op: n.GetOp(), Order: n.GetOrder(), Policy: n.GetPolicy(),
+			Codec: n.GetCodec(), Result: n.GetResultCodec(),
 			DeadlineS: n.GetDeadline().AsDuration().Seconds(), Multicast: n.GetMulticast(),
 			Epoch: m.GetNative().GetEpoch(), State: m.GetNative().GetState(), Ranks: ranks(m.GetNative().GetRanks()),
 		}

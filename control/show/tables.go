@@ -114,6 +114,9 @@ func TableJob(w io.Writer, j Job, now time.Time) error {
 	line("protocol", j.Protocol)
 	if n := j.Native; n != nil {
 		line("native", fmt.Sprintf("number %d, %s of %s, order %s, policy %s", n.Number, n.Op, n.Type, n.Order, n.Policy))
+		if n.Codec != "none" || n.Result != "none" {
+			line("codec", fmt.Sprintf("%s for contributions, %s for results", n.Codec, n.Result))
+		}
 		line("state", fmt.Sprintf("%s in epoch %#x, ranks %s", n.State, n.Epoch, cmp.Or(Ranks(n.Ranks), "-")))
 	}
 	line("installed", fmt.Sprintf("%s, by %s, generation %d", ago(j.Installed, now), j.Origin, j.Generation))

@@ -33,6 +33,8 @@ type NativeOptions struct {
 	// Iterations are timed and checked, after Warmup that are only checked.
 	Iterations, Warmup int
 	Check              bool
+	// Feedback takes error feedback where the job's codec is meant to be used with it.
+	Feedback bool
 	// Deadline bounds each all-reduce and joining; 0 waits as long as the job does.
 	Deadline time.Duration
 	// JoinTimeout bounds joining alone; 0 is Deadline. Waiting is told what it waits for when it takes 2 s; nil: nobody is.
@@ -67,16 +69,18 @@ func (o *NativeOptions) Validate() error {
 
 // NativeReport is what a run measured at this worker. Its JSON is documented in docs/json.md.
 type NativeReport struct {
-	OK      bool          `json:"ok"`
-	Error   string        `json:"error,omitempty"`
-	Rank    int           `json:"rank"`
-	Job     native.Job    `json:"job"`
-	Type    string        `json:"type"`
-	Op      string        `json:"op"`
-	Order   string        `json:"order"`
-	Checked bool          `json:"checked"`
-	Rows    []NativeRow   `json:"rows"`
-	Counts  native.Counts `json:"counts"`
+	OK    bool       `json:"ok"`
+	Error string     `json:"error,omitempty"`
+	Rank  int        `json:"rank"`
+	Job   native.Job `json:"job"`
+	Type  string     `json:"type"`
+	Op    string     `json:"op"`
+	Order string     `json:"order"`
+	// Feedback says that what the codec left out of one sum was added to the next one's contribution.
+	Feedback bool          `json:"feedback"`
+	Checked  bool          `json:"checked"`
+	Rows     []NativeRow   `json:"rows"`
+	Counts   native.Counts `json:"counts"`
 }
 
 // NativeRow is one array's length, over all iterations.
@@ -154,7 +158,7 @@ func runNative(ctx context.Context, o *NativeOptions, r *NativeReport) (err erro
 		err = reduceNative[int64](ctx, o, r, w)
 	case wire.Int8:
 		err = reduceNative[int8](ctx, o, r, w)
-	case wire.Float32:
+	case wire.Float32, wire.BFP16:
 		err = reduceNative[float32](ctx, o, r, w)
 	case wire.Float64:
 		err = reduceNative[float64](ctx, o, r, w)
@@ -184,6 +188,11 @@ func reduceNative[T native.Element](ctx context.Context, o *NativeOptions, r *Na
 		lengths = []int{-1}
 	}
 	var out []T
+	c, err := newCoded(o, r.Job)
+	if err != nil {
+		return err
+	}
+	r.Feedback = c != nil && c.feedback
 	for _, n := range lengths {
 		every, err := nativeInputs[T](o, r, n)
 		if err != nil {
@@ -192,16 +201,30 @@ func reduceNative[T native.Element](ctx context.Context, o *NativeOptions, r *Na
 		mine := every[o.Worker.Rank]
 		n = len(mine)
 		out = make([]T, n)
-		size := r.Job.Type.Size()
+		size := max(r.Job.Type.Size(), nativeSize[T]())
 		row := NativeRow{Bytes: int64(n * size), Elements: int64(n), Wrong: -1}
 		if o.Check {
 			row.Wrong = 0
+		}
+		reduce := func(ctx context.Context) (native.Stats, error) { return native.AllReduce(ctx, w, out, mine) }
+		check := func() error { return checkNative(&row, r, out, every) }
+		if c != nil {
+			all, in, sum := any(every).([][]float32), any(mine).([]float32), any(out).([]float32)
+			f, err := c.begin(w, all, n)
+			if err != nil {
+				return err
+			}
+			if f != nil {
+				defer f.Close()
+			}
+			reduce = func(ctx context.Context) (native.Stats, error) { return c.reduce(ctx, w, sum, in, f) }
+			check = func() error { return c.check(&row, sum, all) }
 		}
 		var total time.Duration
 		for i := range o.Warmup + o.Iterations {
 			clear(out)
 			one, cancel := bounded(ctx, o.Deadline)
-			stats, err := native.AllReduce(one, w, out, mine)
+			stats, err := reduce(one)
 			cancel()
 			if err != nil {
 				return err
@@ -211,7 +234,7 @@ func reduceNative[T native.Element](ctx context.Context, o *NativeOptions, r *Na
 				total += stats.Elapsed
 			}
 			if o.Check {
-				if err := checkNative(&row, r, out, every); err != nil {
+				if err := check(); err != nil {
 					return err
 				}
 			}
@@ -231,6 +254,12 @@ func reduceNative[T native.Element](ctx context.Context, o *NativeOptions, r *Na
 		return npy.Save(o.Output, v)
 	}
 	return fmt.Errorf("output file: only int32 and float32 can be written, not %s", r.Type)
+}
+
+// nativeSize is the bytes of an element in memory.
+func nativeSize[T native.Element]() int {
+	var zero T
+	return binary.Size(zero)
 }
 
 // nativeInputs makes this rank's array, and with a check that of every rank, by rank.
@@ -401,6 +430,13 @@ func nativeValue(t wire.Type, b []byte) float64 {
 func (r *NativeReport) Table(w io.Writer) error {
 	p := &printer{w: w}
 	p.printf("# rank %d of %d, native protocol, %s of %s, order %s, %d elements a packet, %d slots\n", r.Rank, r.Job.Workers, r.Op, r.Type, r.Order, r.Job.Elements, r.Job.Slots)
+	if r.Job.Codec != "none" || r.Job.Result != "none" {
+		feedback := ""
+		if r.Feedback {
+			feedback = ", with error feedback"
+		}
+		p.printf("# codec %s, results %s%s; sizes are before compression\n", r.Job.Codec, r.Job.Result, feedback)
+	}
 	p.do(ncclstyle.WriteHeader(w))
 	for _, row := range r.Rows {
 		p.do(row.table.Write(w))

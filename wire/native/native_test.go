@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"flag"
+	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -19,7 +20,11 @@ import (
 
 var update = flag.Bool("update", false, "write the vectors again")
 
-const vectorsFile = "../../testdata/native/vectors.json"
+// The frames of both conversations of docs/protocol.md.
+const (
+	vectorsFile = "../../testdata/native/vectors.json"
+	codecsFile  = "../../testdata/native/codec.json"
+)
 
 // vector is one frame of the conversation that docs/protocol.md tells.
 type vector struct {
@@ -51,22 +56,62 @@ func int32s(v ...int32) []byte {
 	return b
 }
 
-func conversation() []vector {
-	var out []vector
-	add := func(name string, rank int, h Header, payload []byte) {
-		from, to, who := &workers[rank], &nicEnd, "worker"
-		if h.Kind.FromNetwork() {
-			from, to, who = to, from, "network"
-		}
-		f := make([]byte, FrameLen(len(payload)))
-		copy(f[ValuesOffset:], payload)
-		PutFrame(f, from, to, &h, len(payload))
-		out = append(out, vector{Name: name, From: who, Rank: rank, Frame: hex.EncodeToString(f)})
+type vectors []vector
+
+func (out *vectors) add(name string, rank int, h Header, payload []byte) {
+	from, to, who := &workers[rank], &nicEnd, "worker"
+	if h.Kind.FromNetwork() {
+		from, to, who = to, from, "network"
 	}
-	report := func(r ReportBody) []byte {
-		b := make([]byte, 64)
-		return b[:r.Put(b)]
+	f := make([]byte, FrameLen(len(payload)))
+	copy(f[ValuesOffset:], payload)
+	PutFrame(f, from, to, &h, len(payload))
+	*out = append(*out, vector{Name: name, From: who, Rank: rank, Frame: hex.EncodeToString(f)})
+}
+
+func report(r ReportBody) []byte {
+	b := make([]byte, 64)
+	return b[:r.Put(b)]
+}
+
+// codecConversation is two workers that send 2 of 16 elements of float32 by top-k and get results as bfp16.
+func codecConversation() (out vectors) {
+	topk := func(i, j uint32, x, y float32) []byte {
+		b := int32s(2, int32(i), int32(j))
+		return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, math.Float32bits(x)), math.Float32bits(y))
 	}
+	n := NoticeBody{
+		Code: Ready, Workers: 2, Elements: 16, Slots: 8, Deadline: 2000, Life: epoch1, Nonce: 0xb1b1b1b1, Codec: 11, Result: 1, CodecParam: 2,
+	}
+	ready := make([]byte, n.Len())
+	n.Put(ready)
+	n.Code, n.Life, n.Nonce, n.Ranks = Waiting, 0, 0xa0a0a0a0, []byte{2}
+	waiting := make([]byte, n.Len())
+	n.Put(waiting)
+	n.Code, n.Life, n.Nonce, n.Ranks = Ready, epoch1, 0, nil
+	go0 := make([]byte, n.Len())
+	n.Put(go0)
+	sum := make([]byte, 17) // 1, -1.5 and 4 in steps of 2^(129-133)
+	sum[0], sum[3], sum[7], sum[16] = 16, 0xe8, 64, 129
+
+	out.add("codecs: rank 0 joins", 0, Header{Kind: Report, Job: 1}, report(ReportBody{Nonce: 0xa0a0a0a0}))
+	out.add("codecs: wait for rank 1", 0, Header{Kind: Notice, Type: Float32, Job: 1, Epoch: epoch1}, waiting)
+	out.add("codecs: rank 1 joins", 1, Header{Kind: Report, Job: 1, Rank: 1}, report(ReportBody{Nonce: 0xb1b1b1b1}))
+	out.add("codecs: go, to rank 0", 0, Header{Kind: Notice, Type: Float32, Job: 1, Epoch: epoch1}, go0)
+	out.add("codecs: go, to rank 1", 1, Header{Kind: Notice, Type: Float32, Job: 1, Rank: 1, Epoch: epoch1}, ready)
+	c := Header{Kind: Contribution, Type: Float32, Codec: 11, Job: 1, Epoch: epoch1, Elements: 16}
+	out.add("codecs: rank 0 sends 1 of element 0 and -2 of element 3", 0, c, topk(0, 3, 1, -2))
+	c.Rank = 1
+	out.add("codecs: rank 1 sends 0.5 of element 3 and 4 of element 7", 1, c, topk(3, 7, 0.5, 4))
+	r := Header{Kind: Result, Type: Float32, Codec: 1, Job: 1, Rank: 2, Epoch: epoch1, Elements: 16}
+	out.add("codecs: the result, to rank 0", 0, r, sum)
+	out.add("codecs: the result, to rank 1", 1, r, sum)
+	return out
+}
+
+func conversation() vectors {
+	var out vectors
+	add := out.add
 	notice := func(n NoticeBody) []byte {
 		n.Workers, n.Elements, n.Slots, n.Deadline = 2, 4, 8, 2000
 		b := make([]byte, 64)
@@ -104,26 +149,31 @@ func conversation() []vector {
 }
 
 func TestVectors(t *testing.T) {
-	got := conversation()
+	checkVectors(t, vectorsFile, conversation())
+	checkVectors(t, codecsFile, codecConversation())
+}
+
+func checkVectors(t *testing.T, file string, got vectors) {
+	t.Helper()
 	if *update {
 		b, err := json.MarshalIndent(got, "", "  ")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(vectorsFile, append(b, '\n'), 0o644); err != nil {
+		if err := os.WriteFile(file, append(b, '\n'), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b, err := os.ReadFile(vectorsFile)
+	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want []vector
+	var want vectors
 	if err := json.Unmarshal(b, &want); err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Fatalf("the frames are not those of %s (go test -run Vectors -update writes them)", vectorsFile)
+		t.Fatalf("the frames are not those of %s (go test -run Vectors -update writes them)", file)
 	}
 	page, err := os.ReadFile("../../docs/protocol.md")
 	if err != nil {

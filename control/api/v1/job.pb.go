@@ -270,7 +270,7 @@ type NativeSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The job's number on the wire; 0: the lowest free one from 1.
 	Number uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// int32, int64, int8, float32, float64, float16 or bfloat16; empty: int32.
+	// int32, int64, int8, float32, float64, float16, bfloat16 or bfp16; empty: int32.
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	// sum, mean, min or max; empty: sum.
 	Op string `protobuf:"bytes,3,opt,name=op,proto3" json:"op,omitempty"`
@@ -281,7 +281,11 @@ type NativeSpec struct {
 	// How long a round waits for a worker before the job is aborted; not set: 10 s; negative: for ever.
 	Deadline *durationpb.Duration `protobuf:"bytes,6,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// IPv4 multicast group that results go to; empty: every worker gets its own.
-	Multicast     string `protobuf:"bytes,7,opt,name=multicast,proto3" json:"multicast,omitempty"`
+	Multicast string `protobuf:"bytes,7,opt,name=multicast,proto3" json:"multicast,omitempty"`
+	// What contributions of float32 are compressed by, by its name in `gradnic show codecs`; empty or "none": nothing.
+	Codec string `protobuf:"bytes,8,opt,name=codec,proto3" json:"codec,omitempty"`
+	// What results are compressed by; empty: codec, or for top-k what holds every sum.
+	ResultCodec   string `protobuf:"bytes,9,opt,name=result_codec,json=resultCodec,proto3" json:"result_codec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -361,6 +365,20 @@ func (x *NativeSpec) GetDeadline() *durationpb.Duration {
 func (x *NativeSpec) GetMulticast() string {
 	if x != nil {
 		return x.Multicast
+	}
+	return ""
+}
+
+func (x *NativeSpec) GetCodec() string {
+	if x != nil {
+		return x.Codec
+	}
+	return ""
+}
+
+func (x *NativeSpec) GetResultCodec() string {
+	if x != nil {
+		return x.ResultCodec
 	}
 	return ""
 }
@@ -2380,7 +2398,7 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x10\n" +
 	"\x03mac\x18\x02 \x01(\tR\x03mac\x12\x12\n" +
 	"\x04ipv4\x18\x03 \x01(\tR\x04ipv4\x12\x12\n" +
-	"\x04port\x18\x04 \x01(\tR\x04port\"\xcb\x01\n" +
+	"\x04port\x18\x04 \x01(\tR\x04port\"\x84\x02\n" +
 	"\n" +
 	"NativeSpec\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
@@ -2389,7 +2407,9 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x05order\x18\x04 \x01(\tR\x05order\x12\x16\n" +
 	"\x06policy\x18\x05 \x01(\tR\x06policy\x125\n" +
 	"\bdeadline\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12\x1c\n" +
-	"\tmulticast\x18\a \x01(\tR\tmulticast\"O\n" +
+	"\tmulticast\x18\a \x01(\tR\tmulticast\x12\x14\n" +
+	"\x05codec\x18\b \x01(\tR\x05codec\x12!\n" +
+	"\fresult_codec\x18\t \x01(\tR\vresultCodec\"O\n" +
 	"\vNativeState\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
