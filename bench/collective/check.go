@@ -9,50 +9,55 @@ import (
 	"gradnic/xdp"
 )
 
-// most is how far above its rate a link may let a raw sender come before its run is INVALID.
-const most = 1.02
+// Most is how far above its rate a link may let a raw sender come before its run is INVALID.
+const Most = 1.02
 
 // tryLink sends from the centre to worker 0 as fast as AF_XDP can, for the duration, and returns what arrived over the
 // link's rate.
 func (s *star) tryLink(d time.Duration) (ratio float64, err error) {
-	worker := s.workers[0]
-	_, mac, err := worker.Interface(workerIface)
+	return TryLink(s.centre, nicIface+"0", s.workers[0], workerIface, s.link.Rate, d)
+}
+
+// TryLink sends from one namespace's interface to another's as fast as AF_XDP can, for the duration, and returns what
+// arrived over the rate in bit/s that the link between them should have.
+func TryLink(from *netlab.NS, fromIface string, to *netlab.NS, toIface string, rate uint64, d time.Duration) (ratio float64, err error) {
+	_, mac, err := to.Interface(toIface)
 	if err != nil {
 		return 0, err
 	}
 	frame := make([]byte, 1514)
 	copy(frame, mac)
 	copy(frame[6:], nicMAC[:])
-	frame[12], frame[13] = 0x88, 0xb5 // an experimental ethertype: the worker's kernel counts and drops it
+	frame[12], frame[13] = 0x88, 0xb5 // an experimental ethertype: the receiver's kernel counts and drops it
 
-	before, err := received(worker)
+	before, err := received(to, toIface)
 	if err != nil {
 		return 0, err
 	}
 	start := time.Now()
-	if err := s.centre.Do(func() error { return floodFrom(s.centre, frame, d) }); err != nil {
+	if err := from.Do(func() error { return floodFrom(from, fromIface, frame, d) }); err != nil {
 		return 0, err
 	}
 	elapsed := time.Since(start)
-	after, err := received(worker)
+	after, err := received(to, toIface)
 	if err != nil {
 		return 0, err
 	}
-	return float64(after-before) * 8 / elapsed.Seconds() / float64(s.link.Rate), nil
+	return float64(after-before) * 8 / elapsed.Seconds() / float64(rate), nil
 }
 
-// received reads the bytes of Ethernet frames that the worker's netdev took.
-func received(ns *netlab.NS) (uint64, error) {
-	l, err := ns.Netlink().LinkByName(workerIface)
+// received reads the bytes of Ethernet frames that a netdev took.
+func received(ns *netlab.NS, iface string) (uint64, error) {
+	l, err := ns.Netlink().LinkByName(iface)
 	if err != nil {
-		return 0, fmt.Errorf("counters of %s: %w", workerIface, err)
+		return 0, fmt.Errorf("counters of %s: %w", iface, err)
 	}
 	return l.Attrs().Statistics.RxBytes, nil
 }
 
-// floodFrom transmits copies of the frame on port 0 of the namespace, in which the calling thread is.
-func floodFrom(ns *netlab.NS, frame []byte, d time.Duration) (err error) {
-	index, _, err := ns.Interface(nicIface + "0")
+// floodFrom transmits copies of the frame on an interface of the namespace, in which the calling thread is.
+func floodFrom(ns *netlab.NS, iface string, frame []byte, d time.Duration) (err error) {
+	index, _, err := ns.Interface(iface)
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func (o Options) measure(ctx context.Context, r *report.Report, c Case) error {
 		return fmt.Errorf("try the link: %w", err)
 	}
 	note := ""
-	if ratio > most {
+	if ratio > Most {
 		note = fmt.Sprintf("INVALID: a raw sender got %.2f of the rate across", ratio)
 	}
 	fmt.Fprintf(o.Log, "%v, MTU %d: a raw AF_XDP sender gets %.3f of the rate across\n", c.Link, c.Link.MTU, ratio)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -142,6 +143,9 @@ func (l *Lab) Start(ctx context.Context, i int) (err error) {
 	cfg := dataplane.Config{MAC: self.MAC, IP: self.IP}
 	if l.opt.MTU > 1500 {
 		cfg.ChunkSize = 4096
+	}
+	if l.opt.Nodes >= runtime.NumCPU() {
+		cfg.Wait = dataplane.Interrupt // a lane that spins would take a CPU from the other nodes
 	}
 	if l.opt.NIC != nil {
 		l.opt.NIC(&cfg)

@@ -32,8 +32,8 @@ type Config struct {
 	MTU int
 	// SliceElements is the length of a slice in float32, a multiple of 512 up to 65024; 0: DefaultSlice.
 	SliceElements int
-	// Window is how many blocks may be on their way at once, 1 to 64; 0: 4. More hides longer round trips and takes
-	// more memory: about 3 (N-1) slices each.
+	// Window is how many blocks may be on their way at once in each half, 1 to 64; 0: 16, less with more than 8 nodes, but
+	// at least 4. More hides longer round trips and takes more memory: about 3 (N-1) slices each.
 	Window int
 	// DeadAfter is how long a neighbour may be silent; 0: 1 s.
 	DeadAfter time.Duration
@@ -150,7 +150,7 @@ func (c *Config) check() error {
 		c.SliceElements = DefaultSlice
 	}
 	if c.Window == 0 {
-		c.Window = 4
+		c.Window = min(max(128/max(len(c.Peers), 1), 4), 16)
 	}
 	if c.DeadAfter == 0 {
 		c.DeadAfter = time.Second

@@ -10,7 +10,9 @@ import (
 const (
 	firstWindow = 16
 	leastWindow = 4
-	minTimeout  = 5 * time.Millisecond
+	minTimeout  = 20 * time.Millisecond
+	grace       = time.Millisecond     // for acknowledgements that this node has not read yet
+	fullQueue   = 6 * time.Millisecond // on the way is enough: the window does not grow beyond
 	maxTimeout  = 200 * time.Millisecond
 	reordering  = 3 // frames that may overtake another before it counts as lost
 )
@@ -67,6 +69,9 @@ type outbound struct {
 	slow     float64 // slow start ends here
 	recover  uint32  // no second decrease for losses before this one
 	rtt, dev float64 // ns
+	least    float64 // of the round trips lately
+	leastAt  int64
+	late     bool // the timer has ended, and grace with it will
 	timeout  int64
 	backoff  uint
 	timer    int64 // when the retransmission timer ends; 0: nothing flies
@@ -77,13 +82,13 @@ type outbound struct {
 func (t *outbound) reset(e *engine) {
 	room := e.cfg.Window * (e.nodes - 1) * e.cuts.most
 	old := *t
-	*t = outbound{window: firstWindow, slow: span, timeout: int64(20 * time.Millisecond)}
+	*t = outbound{window: firstWindow, slow: span, timeout: int64(minTimeout)}
 	for h := range t.queues {
 		t.queues[h] = newQueue(room)
 		t.credit[h] = uint32(e.cfg.Window)
 	}
 	t.again = newQueue(span)
-	t.rtt, t.dev = old.rtt, old.dev // the link is the same, mostly
+	t.rtt, t.dev, t.least, t.leastAt = old.rtt, old.dev, old.least, old.leastAt // the link is the same, mostly
 }
 
 // due is when the retransmission timer ends, 0 for never.
@@ -111,7 +116,12 @@ func (e *engine) pump() {
 		return // downstream would not know what to do with it
 	}
 	if t.timer != 0 && e.now >= t.timer {
-		e.timedOut()
+		if t.late {
+			e.timedOut()
+		} else {
+			t.timer = e.now + int64(grace)
+		}
+		t.late = !t.late
 	}
 	const spare = 4 // for the messages about the ring
 	for e.room > spare && len(e.out) < cap(e.out)-spare && t.flying < int(t.window) {
@@ -225,11 +235,11 @@ func (e *engine) receiveAck(v wire.View) wire.Fault {
 		t.oldest = h.Cumulative
 	}
 	if acked > 0 {
-		t.grow(acked)
 		if newest > 0 {
-			t.measure(float64(e.now - newest))
+			t.measure(e.now, float64(e.now-newest))
 		}
-		t.backoff = 0
+		t.grow(acked, float64(e.now-newest))
+		t.backoff, t.late = 0, false
 		t.timer = 0
 		if t.flying > 0 {
 			t.timer = e.now + t.timeout
@@ -324,8 +334,13 @@ func (e *engine) timedOut() {
 	}
 }
 
-// grow opens the window: by what was acknowledged at first, then by one a round trip.
-func (t *outbound) grow(acked int) {
+// grow opens the window: by what was acknowledged at first, then by one a round trip; not when the last round
+// trip says that frames queue on the way.
+func (t *outbound) grow(acked int, ns float64) {
+	if ns > t.least+float64(fullQueue) {
+		t.slow = min(t.slow, t.window)
+		return
+	}
 	if t.window < t.slow {
 		t.window = min(t.window+float64(acked), span)
 		return
@@ -334,7 +349,10 @@ func (t *outbound) grow(acked int) {
 }
 
 // measure takes one round trip (RFC 6298).
-func (t *outbound) measure(ns float64) {
+func (t *outbound) measure(now int64, ns float64) {
+	if ns <= t.least || t.least == 0 || now-t.leastAt > int64(10*time.Second) {
+		t.least, t.leastAt = ns, now
+	}
 	if t.rtt == 0 {
 		t.rtt, t.dev = ns, ns/2
 	} else {
