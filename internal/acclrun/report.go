@@ -84,7 +84,6 @@ func (r *Report) newRow(count, size int, bytes int) *Row {
 		row.Wrong = 0
 	}
 	row.table = ncclstyle.Row{Bytes: row.Bytes, Elements: row.Elements, Type: r.Type, RedOp: r.RedOp, Ranks: r.Ranks, BusFactor: busFactor(r.Collective, r.Ranks)}
-	r.Rows = append(r.Rows, row)
 	return row
 }
 
@@ -131,9 +130,6 @@ func (r *Report) Table(w io.Writer) error {
 		return err
 	}
 	for _, row := range r.Rows {
-		if len(row.times) == 0 || row.TimeUs == 0 {
-			continue // it was not finished
-		}
 		if err := row.table.Write(w); err != nil {
 			return err
 		}

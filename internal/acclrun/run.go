@@ -133,5 +133,6 @@ func row(ctx context.Context, o *Options, r *Report, rank accl.Rank, count int) 
 		}
 	}
 	row.finish()
+	r.Rows = append(r.Rows, row)
 	return nil
 }

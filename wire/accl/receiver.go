@@ -121,8 +121,8 @@ func (r *Receiver) inside(b []byte) bool {
 	return length == len(b)
 }
 
-// Drop ends the session from outside: a message that was taken could not be kept.
-func (r *Receiver) Drop(f Fault) { r.ended = f }
+// Drop ends the session from outside: the message that is under way, or was the last, could not be kept.
+func (r *Receiver) Drop(f Fault) { r.ended, r.next = f, r.header.Seq }
 
 // Ended is the fault that ended the session, OK while it lives.
 func (r *Receiver) Ended() Fault { return r.ended }

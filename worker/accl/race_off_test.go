@@ -1,0 +1,5 @@
+//go:build !race
+
+package accl_test
+
+const underRace = false
