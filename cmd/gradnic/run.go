@@ -15,6 +15,7 @@ import (
 	"gradnic/dataplane"
 	"gradnic/internal/privilege"
 	"gradnic/wire/inet"
+	"gradnic/wire/layout"
 	"gradnic/xdp"
 )
 
@@ -43,6 +44,7 @@ type runFlags struct {
 	mode      xdp.Mode
 	netdev    netdevFlags
 	guard     guardFlags
+	layouts   []string
 	logFormat string
 	logLevel  slog.Level
 }
@@ -127,6 +129,7 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.NIC.Spin, "spin", dataplane.DefaultSpin, "how long an adaptive lane spins before it sleeps; 0: not at all")
 	f.IntVar(&o.NIC.FramesPerQueue, "frames", dataplane.DefaultFramesPerQueue, "frames a queue, a power of two")
 	f.IntVar(&o.NIC.ChunkSize, "chunk", dataplane.DefaultChunkSize, "bytes a frame, 2048 or 4096")
+	f.StringArrayVar(&r.layouts, "layout", nil, "header of cards that jobs may name, a file or a shipped one's name (gradnic interop layout); once for each. One behind bare Ethernet takes every frame of the interfaces")
 	r.netdev.register(f)
 	o.Drop = privilege.Healing
 	f.IntVar(&o.NIC.LongestFrame, "longest-frame", 0, "bytes of the longest frame, Ethernet header included (default as the interfaces' MTUs need it)")
@@ -135,7 +138,7 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.NIC.HugePages, "huge-pages", false, "take the frames' memory from huge pages")
 	f.Uint64Var(&o.NIC.Seed, "seed", 0, "where the random numbers of impairments start")
 	f.StringVar(&o.API, "api", control.DefaultAddress(), "where the API answers: path of a Unix socket; who may open it is an administrator")
-	f.StringVar(&o.SwitchML, "switchml", "", "answer as the SwitchML controller on HOST, HOST:PORT (port 50099 without one) or unix:PATH; off unless given")
+	f.StringVar(&o.SwitchML, "switchml", "", "answer as the SwitchML controller on HOST, HOST:PORT (port 50099 without one) or unix:PATH, several separated by commas; off unless given")
 	f.IntVar(&o.SwitchMLSlots, "switchml-slots", switchml.DefaultSlots, "slots of a SwitchML session")
 	r.guard.register(f, o)
 	f.StringVar(&o.Store, "store", "", "file that keeps installed jobs over restarts; without one they end with the process")
@@ -170,6 +173,16 @@ func (r *runFlags) options() (daemon.Options, error) {
 	if o.NIC.MAC.IsZero() {
 		o.NIC.MAC = inet.MAC{0x02, 0x67, r.ip[0], r.ip[1], r.ip[2], r.ip[3]}
 	}
+	whole := false // bare Ethernet is not among the frames that are taken otherwise
+	o.NIC.Layouts = nil
+	for _, name := range r.layouts {
+		l, err := layout.Load(name)
+		if err != nil {
+			return o, err
+		}
+		o.NIC.Layouts = append(o.NIC.Layouts, l)
+		whole = whole || l.EtherType != 0
+	}
 	o.Ports = nil
 	for _, name := range r.ports {
 		if mem, ok := strings.CutPrefix(name, "mem:"); ok {
@@ -180,6 +193,7 @@ func (r *runFlags) options() (daemon.Options, error) {
 		if err != nil {
 			return o, err
 		}
+		p.WholePort = p.WholePort || whole
 		o.Ports = append(o.Ports, p)
 	}
 	return o, checkValues(&o)

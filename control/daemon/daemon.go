@@ -43,7 +43,8 @@ type Options struct {
 	API string
 	// SwitchML is HOST:PORT of the SwitchML controller; without a port
 	// switchml.DefaultPort; unix:PATH for workers on this machine that have no
-	// network to it; empty: off.
+	// network to it; several are separated by commas, so that jobs of the same size
+	// each have one of their own; empty: off.
 	SwitchML string
 	// SwitchMLSlots is the pool of a SwitchML session; 0: switchml.DefaultSlots.
 	SwitchMLSlots int
@@ -122,8 +123,11 @@ func Check(o Options) error {
 	if err := o.TLS.check(); err != nil {
 		return err
 	}
-	if o.SwitchML != "" && !strings.HasPrefix(o.SwitchML, "unix:") {
-		if _, err := switchMLAddress(o.SwitchML); err != nil {
+	for _, address := range switchMLAddresses(o.SwitchML) {
+		if strings.HasPrefix(address, "unix:") {
+			continue
+		}
+		if _, err := switchMLAddress(address); err != nil {
 			return fmt.Errorf("SwitchML controller: %w", err)
 		}
 	}
@@ -145,6 +149,8 @@ type Status struct {
 	Lanes         int
 	API, SwitchML net.Addr // nil: off
 	TLS, Metrics  net.Addr // nil: off
+	// MoreSwitchML are the other addresses of the SwitchML controller.
+	MoreSwitchML []net.Addr
 }
 
 // Line is one line of name=value for people and scripts: "ready ip=10.50.0.254
@@ -169,6 +175,9 @@ func (s Status) Line() string {
 	}
 	if s.SwitchML != nil {
 		fmt.Fprintf(&b, " switchml=%s:%s", s.SwitchML.Network(), s.SwitchML)
+	}
+	for _, a := range s.MoreSwitchML {
+		fmt.Fprintf(&b, " switchml=%s:%s", a.Network(), a)
 	}
 	if s.Metrics != nil {
 		fmt.Fprintf(&b, " metrics=%s:%s", s.Metrics.Network(), s.Metrics)
@@ -264,8 +273,12 @@ func statusOf(nic *dataplane.NIC, d *doors) Status {
 	if d.apiListener != nil {
 		s.API = d.apiListener.Addr()
 	}
-	if d.switchmlListener != nil {
-		s.SwitchML = d.switchmlListener.Addr()
+	for i, l := range d.switchmlListeners {
+		if i == 0 {
+			s.SwitchML = l.Addr()
+			continue
+		}
+		s.MoreSwitchML = append(s.MoreSwitchML, l.Addr())
 	}
 	if d.tlsListener != nil {
 		s.TLS = d.tlsListener.Addr()
@@ -303,15 +316,15 @@ func stopAll(ctx context.Context, d *doors, nic *dataplane.NIC, limit time.Durat
 
 // doors are the servers and what they listen on.
 type doors struct {
-	api              *control.Server
-	apiListener      net.Listener
-	tlsListener      net.Listener
-	switchml         *switchml.Server
-	switchmlListener net.Listener
-	metrics          *metrics.Server
-	metricsListener  net.Listener
-	store            *store.Store
-	serving          sync.WaitGroup
+	api               *control.Server
+	apiListener       net.Listener
+	tlsListener       net.Listener
+	switchml          *switchml.Server
+	switchmlListeners []net.Listener
+	metrics           *metrics.Server
+	metricsListener   net.Listener
+	store             *store.Store
+	serving           sync.WaitGroup
 }
 
 func openDoors(ctx context.Context, nic *dataplane.NIC, o Options, own []prometheus.Collector) (_ *doors, err error) {
@@ -356,8 +369,12 @@ func openDoors(ctx context.Context, nic *dataplane.NIC, o Options, own []prometh
 		if err != nil {
 			return nil, err
 		}
-		if d.switchmlListener, err = listenSwitchML(ctx, o.SwitchML); err != nil {
-			return nil, fmt.Errorf("SwitchML controller: %w", err)
+		for _, address := range switchMLAddresses(o.SwitchML) {
+			l, err := listenSwitchML(ctx, address)
+			if err != nil {
+				return nil, fmt.Errorf("SwitchML controller: %w", err)
+			}
+			d.switchmlListeners = append(d.switchmlListeners, l)
 		}
 	}
 	if o.Metrics != "" {
@@ -392,6 +409,14 @@ func checkMetrics(address string) error {
 	return nil
 }
 
+// switchMLAddresses are the addresses of the controller; none: it is off.
+func switchMLAddresses(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, ",")
+}
+
 func listenSwitchML(ctx context.Context, address string) (net.Listener, error) {
 	if strings.HasPrefix(address, "unix:") {
 		return control.Listen(ctx, address)
@@ -420,7 +445,7 @@ func switchMLAddress(s string) (string, error) {
 
 // answer starts the servers; the channel gives the first error of one.
 func (d *doors) answer() <-chan error {
-	failed := make(chan error, 4)
+	failed := make(chan error, 3+len(d.switchmlListeners))
 	serve := func(f func(net.Listener) error, l net.Listener) {
 		d.serving.Add(1)
 		go func() {
@@ -436,8 +461,8 @@ func (d *doors) answer() <-chan error {
 	if d.tlsListener != nil {
 		serve(d.api.Serve, d.tlsListener)
 	}
-	if d.switchmlListener != nil {
-		serve(d.switchml.Serve, d.switchmlListener)
+	for _, l := range d.switchmlListeners {
+		serve(d.switchml.Serve, l)
 	}
 	if d.metricsListener != nil {
 		serve(d.metrics.Serve, d.metricsListener)
@@ -456,7 +481,7 @@ func (d *doors) shut(ctx context.Context) {
 	if d.api != nil {
 		d.api.Stop(ctx)
 	}
-	for _, l := range []net.Listener{d.apiListener, d.tlsListener, d.switchmlListener, d.metricsListener} {
+	for _, l := range append([]net.Listener{d.apiListener, d.tlsListener, d.metricsListener}, d.switchmlListeners...) {
 		if l != nil {
 			_ = l.Close() // closed already when it was served
 		}

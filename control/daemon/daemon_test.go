@@ -124,6 +124,35 @@ func TestSwitchMLOnUnixSocket(t *testing.T) {
 	}
 }
 
+// Several addresses: each is one of the ready line's, answers, and is gone with the daemon.
+func TestSwitchMLOnSeveralAddresses(t *testing.T) {
+	o := options(t)
+	path := filepath.Join(t.TempDir(), "switchml.sock")
+	o.SwitchML = "127.0.0.1:0,unix:" + path
+	s, stop := start(t, o)
+	if len(s.MoreSwitchML) != 1 || !strings.Contains(s.Line(), " switchml=tcp:"+s.SwitchML.String()+" switchml=unix:"+path) {
+		t.Errorf("line %q", s.Line())
+	}
+	for _, a := range []net.Addr{s.SwitchML, s.MoreSwitchML[0]} {
+		if conn, err := net.Dial(a.Network(), a.String()); err != nil {
+			t.Error(err)
+		} else {
+			conn.Close()
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if conn, err := net.Dial("tcp", s.SwitchML.String()); err == nil {
+		conn.Close()
+		t.Error("the port still answers")
+	}
+	o.SwitchML = "127.0.0.1:0,/run/x"
+	if err := Check(o); err == nil || !strings.Contains(err.Error(), "SwitchML controller: address") {
+		t.Errorf("one of two is wrong: %v", err)
+	}
+}
+
 // What cannot start says which door or port, and leaves nothing open.
 func TestRunFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

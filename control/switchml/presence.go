@@ -58,12 +58,13 @@ func (m *meetings) warnOfTwins(first, second *connection, rank, workers int) {
 
 // present are the ranks of a job of this controller that have come, and wait for others.
 func (s *Server) present(job string, workers int) []int {
-	if job != s.options.Job {
+	door, ok := s.sessions.doorFor(job)
+	if !ok {
 		return nil
 	}
 	s.meetings.mu.Lock()
 	defer s.meetings.mu.Unlock()
-	for _, r := range s.meetings.rounds[circle{workers: workers}] {
+	for _, r := range s.meetings.rounds[circle{door: door, workers: workers}] {
 		if here := r.here(); len(here) > 0 {
 			return here
 		}

@@ -28,14 +28,19 @@ const DefaultPort = 50099
 const (
 	DefaultJob   = "switchml"
 	DefaultSlots = dataplane.MaxSlots // as the real switch has
+	// DefaultSessions at a time, each with a pool of its own.
+	DefaultSessions = 16
 )
 
 // Options configure a Server.
 type Options struct {
 	// Jobs is the registry to install sessions in; required.
 	Jobs *control.Jobs
-	// Job is the name under which the session appears; empty: DefaultJob.
+	// Job is the name under which the first session appears; empty: DefaultJob. Others that run beside it get a number
+	// behind it, from 2.
 	Job string
+	// Sessions is how many may run at a time; 0: DefaultSessions.
+	Sessions int
 	// Slots is the pool of a session; 0: DefaultSlots.
 	Slots int
 	// Workers are the only ones that may be in a session; empty: anybody who reaches the port.
@@ -72,6 +77,7 @@ type Server struct {
 	options  Options
 	logger   *slog.Logger
 	meetings *meetings
+	sessions sessions
 	grpc     *grpc.Server
 	stop     sync.Once
 }
@@ -83,6 +89,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Job == "" {
 		o.Job = DefaultJob
+	}
+	if o.Sessions == 0 {
+		o.Sessions = DefaultSessions
 	}
 	if o.Slots == 0 {
 		o.Slots = DefaultSlots
@@ -138,6 +147,7 @@ func (s *Server) Broadcast(ctx context.Context, r *pb.BroadcastRequest) (*pb.Bro
 	if err != nil {
 		return nil, err
 	}
+	connectionOf(ctx).knows(v)
 	return &pb.BroadcastResponse{Value: v}, nil
 }
 

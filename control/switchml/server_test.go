@@ -124,6 +124,11 @@ func request(rank, workers int) *pb.UdpSessionRequest {
 
 // join does what the public client does, call by call.
 func (c client) join(ctx context.Context, rank, workers int, stamp uint64) error {
+	return c.joinFrom(ctx, 0, rank, workers, stamp)
+}
+
+// joinFrom is join of workers whose addresses begin behind the first so many.
+func (c client) joinFrom(ctx context.Context, first, rank, workers int, stamp uint64) error {
 	n := uint32(workers)
 	b, err := c.Broadcast(ctx, &pb.BroadcastRequest{Value: stamp + uint64(rank), Rank: uint32(rank), NumWorkers: n, Root: 0})
 	if err != nil {
@@ -134,7 +139,7 @@ func (c client) join(ctx context.Context, rank, workers int, stamp uint64) error
 	}
 	session := func() error {
 		r := request(rank, workers)
-		r.SessionId = b.GetValue()
+		r.SessionId, r.Mac, r.Ipv4 = b.GetValue(), r.GetMac()+uint64(first), r.GetIpv4()+uint32(first)
 		s, err := c.UdpSession(ctx, r)
 		if err != nil {
 			return fmt.Errorf("session: %w", err)
@@ -248,7 +253,7 @@ func TestDeadRootOverGRPC(t *testing.T) {
 	waitFor(t, func() bool {
 		r.server.meetings.mu.Lock()
 		defer r.server.meetings.mu.Unlock()
-		rounds := r.server.meetings.rounds[circle{2, 0}]
+		rounds := r.server.meetings.rounds[circle{r.door(), 2, 0}]
 		if len(rounds) != 1 {
 			t.Fatalf("%d rounds", len(rounds))
 		}

@@ -12,11 +12,11 @@ import (
 	"gradnic/wire/inet"
 )
 
-// UdpSession sets a worker up. Rank 0's request replaces the session with a new
-// one; the others add themselves to it. A request that can not be served gets an
+// UdpSession sets a worker up. Rank 0's request begins a session, or replaces the one that its worker was in or that
+// has ended; the others add themselves to it. A request that can not be served gets an
 // all-zero response with status OK, and the log says why.
-func (s *Server) UdpSession(_ context.Context, r *pb.UdpSessionRequest) (*pb.UdpSessionResponse, error) {
-	if err := s.join(r); err != nil {
+func (s *Server) UdpSession(ctx context.Context, r *pb.UdpSessionRequest) (*pb.UdpSessionResponse, error) {
+	if err := s.join(connectionOf(ctx), r); err != nil {
 		s.logger.Warn("session refused", "rank", r.GetRank(), "workers", r.GetNumWorkers(),
 			"mac", fmt.Sprintf("%012x", r.GetMac()), "ip", inet.AddrFromUint32(r.GetIpv4()), "why", err)
 		return &pb.UdpSessionResponse{}, nil
@@ -26,7 +26,7 @@ func (s *Server) UdpSession(_ context.Context, r *pb.UdpSessionRequest) (*pb.Udp
 }
 
 // join translates a request into the registry's words.
-func (s *Server) join(r *pb.UdpSessionRequest) error {
+func (s *Server) join(from *connection, r *pb.UdpSessionRequest) error {
 	rank, workers := small(r.GetRank()), small(r.GetNumWorkers())
 	if workers < 1 || workers > maxWorkers {
 		return fmt.Errorf("num_workers %d: legal are 1 to %d", workers, maxWorkers)
@@ -51,18 +51,13 @@ func (s *Server) join(r *pb.UdpSessionRequest) error {
 		return fmt.Errorf("%v %v is not one of the %d workers that may be in a session", worker.MAC, worker.IP, len(allowed))
 	}
 	if rank == 0 {
-		if err := s.options.Jobs.Replace(dataplane.JobSpec{
-			Name: s.options.Job, Protocol: dataplane.ProtocolSwitchML,
-			Workers: workers, Elements: elements, Slots: s.options.Slots,
-			Members: []dataplane.WorkerSpec{worker},
-		}, control.OriginSwitchML); err != nil {
-			return err
-		}
-		s.logger.Info("session begun", "session", r.GetSessionId(), "workers", workers, "elements", elements)
-		s.logger.Info("worker joined", "session", r.GetSessionId(), "rank", rank, "mac", worker.MAC, "ip", worker.IP)
-		return nil
+		return s.begin(from, r.GetSessionId(), workers, elements, worker)
 	}
-	job, err := s.options.Jobs.Get(s.options.Job)
+	name, err := s.sessions.find(from.where(), r.GetSessionId(), s.options.Job)
+	if err != nil {
+		return err
+	}
+	job, err := s.options.Jobs.Get(name)
 	if err == nil && job.Origin == control.OriginAPI {
 		err = fmt.Errorf("job %s was installed through the API, and is no session", job.Name)
 	}
@@ -75,14 +70,36 @@ func (s *Server) join(r *pb.UdpSessionRequest) error {
 	if job.Elements != elements {
 		return fmt.Errorf("packet_size %v: rank 0 said %d elements", r.GetPacketSize(), job.Elements)
 	}
-	created, err := s.options.Jobs.AddWorker(s.options.Job, worker)
+	created, err := s.options.Jobs.AddWorker(name, worker)
 	if err != nil {
 		return err
 	}
 	if !created {
 		return fmt.Errorf("rank %d is in the session already: a worker that restarts alone would not know where the others are; restart all", rank)
 	}
-	s.logger.Info("worker joined", "session", r.GetSessionId(), "rank", rank, "mac", worker.MAC, "ip", worker.IP)
+	s.sessions.joined(name, from)
+	s.logger.Info("worker joined", "session", r.GetSessionId(), "job", name, "rank", rank, "mac", worker.MAC, "ip", worker.IP)
+	return nil
+}
+
+// begin installs a session's job with its rank 0.
+func (s *Server) begin(from *connection, id uint64, workers, elements int, worker dataplane.WorkerSpec) error {
+	s.sessions.begin.Lock()
+	defer s.sessions.begin.Unlock()
+	name, err := s.sessions.place(&s.options, worker)
+	if err != nil {
+		return err
+	}
+	if err := s.options.Jobs.Replace(dataplane.JobSpec{
+		Name: name, Protocol: dataplane.ProtocolSwitchML,
+		Workers: workers, Elements: elements, Slots: s.options.Slots,
+		Members: []dataplane.WorkerSpec{worker},
+	}, control.OriginSwitchML); err != nil {
+		return err
+	}
+	s.sessions.put(&session{name: name, door: from.where(), id: id, connections: []*connection{from}})
+	s.logger.Info("session begun", "session", id, "job", name, "workers", workers, "elements", elements)
+	s.logger.Info("worker joined", "session", id, "job", name, "rank", 0, "mac", worker.MAC, "ip", worker.IP)
 	return nil
 }
 

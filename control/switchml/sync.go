@@ -18,13 +18,14 @@ const (
 	maxRounds = 256
 )
 
-// meetings is where ranks meet. Callers do not name a session, so the number of
-// workers is all that keeps two sessions apart.
+// meetings is where ranks meet. Callers do not name a session. Until a Broadcast has
+// told a connection its session's id, the door and the number of workers are all that
+// keeps two sessions apart; from then on its barriers are its session's.
 type meetings struct {
 	stop chan struct{} // closed when the server stops
 
 	mu       sync.Mutex
-	barriers map[int]*barrier // by number of workers
+	barriers map[meeting]*barrier
 	rounds   map[circle][]*round
 
 	logger  *slog.Logger
@@ -37,8 +38,18 @@ type barrier struct {
 	open chan struct{}
 }
 
+// meeting is who waits for each other in a barrier.
+type meeting struct {
+	door    string
+	session uint64 // 0: not known
+	workers int
+}
+
 // circle is a set of ranks that broadcast among themselves.
-type circle struct{ workers, root int }
+type circle struct {
+	door          string
+	workers, root int
+}
 
 // round is one Broadcast. The k-th call of a rank belongs to the k-th round: a
 // caller joins the oldest round that it is not in yet.
@@ -53,7 +64,7 @@ type round struct {
 func newMeetings() *meetings {
 	return &meetings{
 		stop:     make(chan struct{}),
-		barriers: map[int]*barrier{}, rounds: map[circle][]*round{},
+		barriers: map[meeting]*barrier{}, rounds: map[circle][]*round{},
 		logger: slog.New(slog.DiscardHandler), patient: 5 * time.Second,
 	}
 }
@@ -64,15 +75,17 @@ func (m *meetings) barrier(ctx context.Context, workers int) error {
 	if workers < 1 || workers > maxWorkers {
 		return status.Errorf(codes.InvalidArgument, "barrier: num_workers %d: legal are 1 to %d", workers, maxWorkers)
 	}
+	c := connectionOf(ctx)
+	key := meeting{c.where(), c.in(), workers}
 	m.mu.Lock()
-	b := m.barriers[workers]
+	b := m.barriers[key]
 	if b == nil {
 		b = &barrier{open: make(chan struct{})}
-		m.barriers[workers] = b
+		m.barriers[key] = b
 	}
 	b.came++
 	if b.came == workers {
-		delete(m.barriers, workers) // the next caller begins the next barrier
+		delete(m.barriers, key) // the next caller begins the next barrier
 		close(b.open)
 		m.mu.Unlock()
 		return nil
@@ -96,8 +109,8 @@ func (m *meetings) barrier(ctx context.Context, workers int) error {
 	default:
 	}
 	b.came--
-	if b.came == 0 && m.barriers[workers] == b {
-		delete(m.barriers, workers)
+	if b.came == 0 && m.barriers[key] == b {
+		delete(m.barriers, key)
 	}
 	return err
 }
@@ -120,7 +133,7 @@ func (m *meetings) broadcast(ctx context.Context, rank, workers, root int, value
 	case root < 0 || root >= workers:
 		return 0, status.Errorf(codes.InvalidArgument, "broadcast: root %d: %d workers have ranks 0 to %d", root, workers, workers-1)
 	}
-	key := circle{workers, root}
+	key := circle{connectionOf(ctx).where(), workers, root}
 	bit := uint32(1) << rank
 
 	m.mu.Lock()
