@@ -1,0 +1,63 @@
+package ringbench
+
+import (
+	"io"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"gradnic/internal/netlab/netlabtest"
+)
+
+// TestRun runs a small measurement as a whole. The figures are the machine's; what cannot be must not come out.
+func TestRun(t *testing.T) {
+	netlabtest.NeedRoot(t)
+	var log strings.Builder
+	o := Options{Rounds: 1, Nodes: []int{2}, Rate: 400e6, Command: "test", Log: io.MultiWriter(&log, os.Stderr)}
+	if os.Getenv("GRADNIC_RINGBENCH") != "" {
+		o = Options{Rounds: 2, Nodes: []int{6}, Command: "test", Log: os.Stderr}
+	}
+	r, err := Run(t.Context(), o)
+	t.Log("\n" + log.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, row := range r.Rows {
+		found[row.Name] = row.Ratio
+		if row.Note != "" {
+			t.Errorf("%s: %s", row.Name, row.Note)
+		}
+		if strings.HasPrefix(row.Name, "ring/") || strings.HasPrefix(row.Name, "tcp/") {
+			if row.Ratio <= 0.05 || row.Ratio > 1.02 {
+				t.Errorf("%s: %.3f of what the links allow", row.Name, row.Ratio)
+			}
+		}
+	}
+	for _, want := range []string{"ring/4-nodes/400Mbit/mtu1500/16MiB", "model/2-nodes/nic+bfp16", "naive-over-bfp16/2-nodes"} {
+		if _, ok := found[want]; !ok && o.Rate != 0 {
+			t.Errorf("no row %s", want)
+		}
+	}
+}
+
+// TestFit finds the figures that points were made of.
+func TestFit(t *testing.T) {
+	const a, b = 3e-8, 2e-4
+	var f fit
+	for _, x := range []float64{1e5, 1e6, 4e6} {
+		for _, y := range []float64{2, 6} {
+			f.add(x, y, a*x+b*y)
+		}
+	}
+	if x, y := f.solve(); math.Abs(x/a-1) > 1e-9 || math.Abs(y/b-1) > 1e-9 {
+		t.Errorf("found %g and %g, want %g and %g", x, y, a, b)
+	}
+	f = fit{} // a negative cost a step: none
+	f.add(1e6, 6, 1)
+	f.add(2e6, 6, 2.5)
+	if x, y := f.solve(); !(x > 1e-6) || y != 0 {
+		t.Errorf("found %g and %g", x, y)
+	}
+}
