@@ -18,6 +18,7 @@ func newDemoCmd() *cobra.Command {
 		asJSON    bool
 		verbose   bool
 		types     string
+		codecs    string
 		shuffles  int
 	)
 	cmd := &cobra.Command{
@@ -40,8 +41,14 @@ func newDemoCmd() *cobra.Command {
 			if err := o.Check(); err != nil {
 				return usageErrorf("%w", err)
 			}
+			if types != "" && codecs != "" {
+				return usageErrorf("--type and --codec exclude each other")
+			}
 			if types != "" {
 				return demoTypes(cmd, o, types, shuffles, asJSON)
+			}
+			if codecs != "" {
+				return demoCodecs(cmd, o, codecs, shuffles, asJSON)
 			}
 			report, err := demo.Run(cmd.Context(), o)
 			if asJSON {
@@ -60,7 +67,8 @@ func newDemoCmd() *cobra.Command {
 	f.StringVar(&o.Mode, "mode", "auto", "where the XDP program is attached: native, generic, or auto")
 	f.IntVar(&o.Iterations, "iters", 5, "all-reduces to time, after one to warm up")
 	f.StringVar(&types, "type", "", "sum over the native protocol in this element type, in several (int32,float16) or in all")
-	f.IntVar(&shuffles, "shuffles", 20, "with --type: all-reduces in order of rank, with the workers starting in another order each time")
+	f.StringVar(&codecs, "codec", "", "sum over the native protocol, compressed by this codec, by several (bfp16,topk) or by all")
+	f.IntVar(&shuffles, "shuffles", 20, "with --type or --codec: all-reduces in order of rank, with the workers starting in another order each time")
 	f.Float64Var(&o.Loss, "loss", 0, "probability, up to 0.5, that a port loses a frame, in each direction, after the warm-up")
 	f.BoolVarP(&asJSON, "json", "j", false, "print one JSON document (docs/json.md)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "report on standard error what the NIC and the controller do")
@@ -77,6 +85,25 @@ func demoTypes(cmd *cobra.Command, o demo.Options, names string, shuffles int, a
 		return usageErrorf("--shuffles %d: at least 1", shuffles)
 	}
 	report, err := demo.RunTypes(cmd.Context(), o, types, shuffles)
+	if asJSON {
+		return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(report))
+	}
+	if len(report.Rows) == 0 {
+		return err
+	}
+	return errors.Join(err, report.Table(cmd.OutOrStdout()))
+}
+
+// demoCodecs runs the demo of the codecs in the pipeline.
+func demoCodecs(cmd *cobra.Command, o demo.Options, names string, shuffles int, asJSON bool) error {
+	codecs, err := demo.ParseCodecs(names)
+	if err != nil {
+		return usageErrorf("--codec: %w", err)
+	}
+	if shuffles < 1 {
+		return usageErrorf("--shuffles %d: at least 1", shuffles)
+	}
+	report, err := demo.RunCodecs(cmd.Context(), o, codecs, shuffles)
 	if asJSON {
 		return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(report))
 	}

@@ -12,8 +12,9 @@ import (
 	"gradnic/worker/native"
 )
 
-// coded is what a run over a job with codecs has beside the rest: error feedback, and what it takes to check sums.
-type coded struct {
+// Coded is what a run over a job with codecs has beside the rest: error feedback, and what it takes to check sums. It must see
+// every call of a worker from its first one on, since what is rounded at random depends on the number of the packet.
+type Coded struct {
 	job      native.Job
 	in, out  codec.Codec
 	seed     uint64
@@ -23,9 +24,10 @@ type coded struct {
 	residual [][]float32 // by rank, for the check
 }
 
-// newCoded is nil for a job without codecs.
-func newCoded(o *NativeOptions, job native.Job) (*coded, error) {
-	c := &coded{job: job, seed: o.Worker.Seed}
+// NewCoded is nil for a job without codecs. seed is the workers'; feedback takes error feedback where the codec is meant to be
+// used with it.
+func NewCoded(job native.Job, seed uint64, feedback bool) (*Coded, error) {
+	c := &Coded{job: job, seed: seed}
 	names := [2]string{job.Codec, job.Result}
 	if job.Type == wire.BFP16 {
 		names = [2]string{"bfp16", "bfp16"}
@@ -40,12 +42,12 @@ func newCoded(o *NativeOptions, job native.Job) (*coded, error) {
 	if c.out, err = codec.ByName(names[1]); err != nil {
 		return nil, err
 	}
-	c.feedback = o.Feedback && c.in.Info().ID == codec.IDTopK
+	c.feedback = feedback && c.in.Info().ID == codec.IDTopK
 	return c, nil
 }
 
 // begin starts with arrays of another length: what was left out of the last ones is forgotten.
-func (c *coded) begin(w *native.Worker, every [][]float32, n int) (*native.Feedback, error) {
+func (c *Coded) begin(w *native.Worker, every [][]float32, n int) (*native.Feedback, error) {
 	if !c.feedback {
 		return nil, nil
 	}
@@ -57,7 +59,7 @@ func (c *coded) begin(w *native.Worker, every [][]float32, n int) (*native.Feedb
 }
 
 // reduce is one all-reduce.
-func (c *coded) reduce(ctx context.Context, w *native.Worker, out, in []float32, f *native.Feedback) (native.Stats, error) {
+func (c *Coded) reduce(ctx context.Context, w *native.Worker, out, in []float32, f *native.Feedback) (native.Stats, error) {
 	if f != nil {
 		return native.AllReduceFeedback(ctx, w, out, in, f)
 	}
@@ -66,8 +68,22 @@ func (c *coded) reduce(ctx context.Context, w *native.Worker, out, in []float32,
 
 // check compares a result with what the workers' contributions give: it encodes as they did, adds the decoded values by rank,
 // and allows what encoding the sum may lose; and in order of arrival what another order may give. By rank and with a codec that
-// does not round at random every bit must be right.
-func (c *coded) check(row *NativeRow, got []float32, every [][]float32) error {
+// does not round at random every value must be right to the bit.
+func (c *Coded) check(row *NativeRow, got []float32, every [][]float32) error {
+	r, err := c.Check(got, every)
+	row.Wrong += int64(r.Wrong)
+	row.MaxErr, row.Bound = max(row.MaxErr, r.MaxErr), max(row.Bound, r.Bound)
+	return err
+}
+
+// CodedCheck is what Check found: elements that are wrong, and the largest error and bound.
+type CodedCheck struct {
+	Wrong         int
+	MaxErr, Bound float64
+}
+
+// Check looks at the result of the next call with these arrays, by rank: every element of got is compared as said above.
+func (c *Coded) Check(got []float32, every [][]float32) (r CodedCheck, err error) {
 	n, elements := len(got), c.job.Elements
 	sum, decoded := make([]float32, elements), make([]float32, elements)
 	magnitudes, bounds, loss := make([]float64, elements), make([]float64, elements), make([]float64, elements)
@@ -86,7 +102,7 @@ func (c *coded) check(row *NativeRow, got []float32, every [][]float32) error {
 		clear(magnitudes)
 		for rank := range every {
 			if err := c.contribution(decoded, every[rank], rank, lo, hi); err != nil {
-				return err
+				return r, err
 			}
 			for i, v := range decoded {
 				magnitudes[i] += math.Abs(float64(v))
@@ -96,10 +112,10 @@ func (c *coded) check(row *NativeRow, got []float32, every [][]float32) error {
 		c.chunk++
 		raw := make([]byte, 4*elements)
 		if _, err := aggregation.Reference(plain, parts, raw); err != nil {
-			return err
+			return r, err
 		}
 		if _, err := binary.Decode(raw, binary.LittleEndian, sum); err != nil {
-			return err
+			return r, err
 		}
 		clear(bounds)
 		if !c.job.Ranked {
@@ -112,7 +128,7 @@ func (c *coded) check(row *NativeRow, got []float32, every [][]float32) error {
 				err = c.out.Decode(sum, b[:k], state)
 			}
 			if err != nil {
-				return err
+				return r, err
 			}
 		} else {
 			for i, v := range sum {
@@ -124,23 +140,23 @@ func (c *coded) check(row *NativeRow, got []float32, every [][]float32) error {
 			}
 		}
 		for i, v := range got[lo:hi] {
-			row.Bound = max(row.Bound, bounds[i])
+			r.Bound = max(r.Bound, bounds[i])
 			off := math.Abs(float64(v) - float64(sum[i]))
 			if v != v && sum[i] != sum[i] || v == sum[i] {
 				off = 0
 			}
 			if !(off <= bounds[i]) {
-				row.Wrong++
+				r.Wrong++
 				off = min(off, math.MaxFloat64)
 			}
-			row.MaxErr = max(row.MaxErr, off)
+			r.MaxErr = max(r.MaxErr, off)
 		}
 	}
-	return nil
+	return r, nil
 }
 
 // contribution writes to dst what rank's contribution of elements lo to hi decodes to.
-func (c *coded) contribution(dst, x []float32, rank, lo, hi int) error {
+func (c *Coded) contribution(dst, x []float32, rank, lo, hi int) error {
 	src := make([]float32, len(dst))
 	copy(src, x[lo:hi])
 	st := codec.NewState(c.in, len(dst), codec.StateOptions{Seed: c.seed, Worker: uint32(rank), Feedback: c.feedback})
@@ -149,7 +165,9 @@ func (c *coded) contribution(dst, x []float32, rank, lo, hi int) error {
 	encode := c.in.Encode
 	if c.feedback {
 		copy(st.Residual(), c.residual[rank][lo:hi])
-		encode = func(b []byte, src []float32, st *codec.State) (int, error) { return codec.EncodeFeedback(c.in, b, src, st) }
+		encode = func(b []byte, src []float32, st *codec.State) (int, error) {
+			return codec.EncodeFeedback(c.in, b, src, st)
+		}
 	}
 	k, err := encode(b, src, st)
 	if err != nil {

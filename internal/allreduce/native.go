@@ -188,7 +188,7 @@ func reduceNative[T native.Element](ctx context.Context, o *NativeOptions, r *Na
 		lengths = []int{-1}
 	}
 	var out []T
-	c, err := newCoded(o, r.Job)
+	c, err := NewCoded(r.Job, o.Worker.Seed, o.Feedback)
 	if err != nil {
 		return err
 	}

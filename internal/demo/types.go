@@ -85,12 +85,8 @@ func runTypes(ctx context.Context, o *Options, r *TypesReport, types []aggregati
 	if first.Kind == "xdp" {
 		r.Transport = "xdp-" + first.Mode
 	}
-	if o.Loss > 0 {
-		for rank := range o.Workers {
-			if err := nic.Impair(portName(rank), dataplane.Impairment{IngressLoss: o.Loss, EgressLoss: o.Loss}); err != nil {
-				return fmt.Errorf("set loss of port %s: %w", portName(rank), err)
-			}
-		}
+	if err := impairAll(nic, o); err != nil {
+		return err
 	}
 	for i, t := range types {
 		for _, order := range []aggregation.Order{aggregation.Arrival, aggregation.Ranked} {
@@ -160,27 +156,8 @@ func runType(ctx context.Context, o *Options, nic *dataplane.NIC, f fabric, job 
 	defer func() { err = errors.Join(err, nic.RemoveJob(job.Name)) }()
 	ctx, cancel := context.WithTimeout(ctx, reduceDeadline)
 	defer cancel()
-	ws := make([]*native.Worker, o.Workers)
-	err = atOnce(o.Workers, func(rank int) error {
-		var way worker.Config
-		if err := f.attach(rank, &way); err != nil {
-			return err
-		}
-		w, err := native.Join(ctx, native.Config{
-			Rank: rank, Job: job.Native.ID, Workers: o.Workers, NIC: nicIP, NICMAC: nicMAC, IP: workerIP(rank), MAC: workerMAC(rank),
-			Link: link(way), Conn: way.Conn,
-		})
-		ws[rank] = w
-		return err
-	})
-	defer func() {
-		for _, w := range ws {
-			if w != nil {
-				row.Resent += w.Counts().Resent
-				err = errors.Join(err, w.Close())
-			}
-		}
-	}()
+	ws, leave, err := joinNative(ctx, o, f, job)
+	defer func() { err = errors.Join(err, leave(&row.Resent)) }()
 	if err != nil {
 		return row, err
 	}
@@ -197,6 +174,33 @@ func runType(ctx context.Context, o *Options, nic *dataplane.NIC, f fabric, job 
 		return reduceType[float64](ctx, ws, job, inputs, row)
 	}
 	return reduceType[uint16](ctx, ws, job, inputs, row)
+}
+
+// joinNative brings the workers of a job together. leave, which is there also with an error, closes them and adds up what they
+// sent again.
+func joinNative(ctx context.Context, o *Options, f fabric, job dataplane.JobSpec) (ws []*native.Worker, leave func(resent *uint64) error, err error) {
+	ws = make([]*native.Worker, o.Workers)
+	err = atOnce(o.Workers, func(rank int) error {
+		var way worker.Config
+		if err := f.attach(rank, &way); err != nil {
+			return err
+		}
+		w, err := native.Join(ctx, native.Config{
+			Rank: rank, Job: job.Native.ID, Workers: o.Workers, NIC: nicIP, NICMAC: nicMAC, IP: workerIP(rank), MAC: workerMAC(rank),
+			Link: link(way), Conn: way.Conn,
+		})
+		ws[rank] = w
+		return err
+	})
+	return ws, func(resent *uint64) (err error) {
+		for _, w := range ws {
+			if w != nil {
+				*resent += w.Counts().Resent
+				err = errors.Join(err, w.Close())
+			}
+		}
+		return err
+	}, err
 }
 
 // link keeps a nil interface nil.
