@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -20,8 +21,13 @@ import (
 )
 
 // Schema is the number of the form in which this package writes. It grows with
-// each form that the code before could not read.
-const Schema = 1
+// each form that the code before could not read, or would misread: that of 1 did not
+// know codecs and keys of native jobs.
+const Schema = 2
+
+// oldest is the first schema that is still read. What it lacks is zero in a Record, so
+// that a file of it becomes one of Schema by its number alone.
+const oldest = 1
 
 // pageSize is fixed, so that a file can go to a machine with other pages.
 const pageSize = 4096
@@ -58,7 +64,8 @@ type Store struct {
 }
 
 // Open opens the store at path, or makes it (mode 0600, its directory 0700). Only
-// one process has a store open. A file of a newer schema is refused, one that is
+// one process has a store open. A file of an older schema becomes one of this schema,
+// which the code of before refuses; one of a newer schema is refused, one that is
 // not whole is refused with an error that wraps ErrBroken, and so is one that is
 // no store at all; the file stays as it is.
 func Open(path string) (s *Store, err error) {
@@ -88,7 +95,10 @@ func Open(path string) (s *Store, err error) {
 		case err != nil:
 			return s.broken(err)
 		}
-		return s.checkSchema()
+		if err := s.checkSchema(); err != nil {
+			return err
+		}
+		return s.migrate()
 	})
 	if err != nil {
 		if s.db != nil {
@@ -162,11 +172,31 @@ func (s *Store) checkSchema() error {
 		if err != nil {
 			return s.broken(fmt.Errorf("schema: %w", err))
 		}
-		if schema != Schema {
+		if schema < oldest || schema > Schema {
 			return fmt.Errorf("store %s: it has schema %d, this gradnic reads schema %d: run the gradnic that wrote it, or move it away and install the jobs again", s.path, schema, Schema)
 		}
 		return nil
 	})
+}
+
+// migrate makes a file of an older schema one of this, whole or not at all.
+func (s *Store) migrate() error {
+	var schema string
+	if err := s.db.View(func(tx *bbolt.Tx) error {
+		schema = string(tx.Bucket(metaBucket).Get(schemaKey))
+		return nil
+	}); err != nil || schema == strconv.Itoa(Schema) {
+		return err
+	}
+	if _, _, err := s.Load(); err != nil { // what can not be read stays as it is
+		return err
+	}
+	if err := s.db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket(metaBucket).Put(schemaKey, strconv.AppendInt(nil, Schema, 10))
+	}); err != nil {
+		return fmt.Errorf("store %s: from schema %s to %d: %w", s.path, schema, Schema, err)
+	}
+	return nil
 }
 
 // Load returns all records by name, and the last generation that was written.
@@ -183,7 +213,9 @@ func (s *Store) Load() (records []Record, generation uint64, err error) {
 				if len(value) < 4 || crc32.Checksum(value[4:], castagnoli) != binary.LittleEndian.Uint32(value) {
 					return s.broken(fmt.Errorf("job %s: its checksum is wrong", name))
 				}
-				if err := json.Unmarshal(value[4:], &r); err != nil {
+				d := json.NewDecoder(bytes.NewReader(value[4:]))
+				d.DisallowUnknownFields() // half of a job is none
+				if err := d.Decode(&r); err != nil {
 					return s.broken(fmt.Errorf("job %s: %w", name, err))
 				}
 				if r.Spec.Name != string(name) {

@@ -2,8 +2,10 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -109,8 +111,19 @@ func TestRefusesByName(t *testing.T) {
 	b, err := os.ReadFile(altered)
 	must(t, err)
 	must(t, os.WriteFile(altered, bytes.ReplaceAll(b, []byte(`"workers":2`), []byte(`"workers":3`)), 0o600))
+	later := filepath.Join(dir, "later.db")
+	s = open(t, later)
+	value := []byte(`{"spec":{"name":"one","colour":"red"}}`)
+	value = append(binary.LittleEndian.AppendUint32(nil, crc32.Checksum(value, castagnoli)), value...)
+	must(t, s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(jobsBucket).Put([]byte("one"), value) }))
+	must(t, s.Close())
+	older := filepath.Join(dir, "older.db")
+	s = open(t, older)
+	must(t, s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(schemaKey, []byte("0")) }))
+	must(t, s.Close())
 	for path, says := range map[string]string{
-		newer: "it has schema 7, this gradnic reads schema 1", foreign: "not gradnic's", text: "neither of its meta pages",
+		later: "unknown field \"colour\"", older: "it has schema 0, this gradnic reads schema 2",
+		newer: "it has schema 7, this gradnic reads schema 2", foreign: "not gradnic's", text: "neither of its meta pages",
 		empty: "ends in meta page 0", altered: "job one: its checksum is wrong", dir: "not a file",
 	} {
 		before, _ := os.ReadFile(path)
@@ -231,5 +244,51 @@ func BenchmarkPut(b *testing.B) {
 		if err := s.Put(record(fmt.Sprintf("job%d", i%1000), uint64(i))); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A file that was written before native jobs had codecs and keys has all its jobs, and then is of this schema. When one
+// of its records can not be read it stays as it is.
+func TestMigratesSchema1(t *testing.T) {
+	old, err := os.ReadFile(filepath.Join("testdata", "schema1.db"))
+	must(t, err)
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	for _, round := range []string{"migrated", "opened again"} {
+		if round == "migrated" {
+			must(t, os.WriteFile(path, old, 0o600))
+		}
+		s := open(t, path)
+		records, generation, err := s.Load()
+		must(t, err)
+		if generation != 3 || len(records) != 3 {
+			t.Fatalf("%s: generation %d, %d records", round, generation, len(records))
+		}
+		for i, name := range []string{"native", "one", "two"} {
+			r := records[i]
+			if r.Spec.Name != name {
+				t.Errorf("%s: record %d is %s", round, i, r.Spec.Name)
+			}
+			if name == "native" {
+				if n := r.Spec.Native; n == nil || n.ID != 7 || n.Deadline != 10*time.Second || n.Codec != "" || r.Spec.Multicast.IP != (inet.Addr{239, 1, 1, 1}) {
+					t.Errorf("%s: %+v", round, r.Spec)
+				}
+			} else if want := record(name, r.Generation); !reflect.DeepEqual(r, want) {
+				t.Errorf("%s: read %+v, want %+v", round, r, want)
+			}
+		}
+		var schema string
+		must(t, s.db.View(func(tx *bbolt.Tx) error { schema = string(tx.Bucket(metaBucket).Get(schemaKey)); return nil }))
+		if schema != fmt.Sprint(Schema) {
+			t.Errorf("%s: schema %s", round, schema)
+		}
+		must(t, s.Close())
+	}
+	broken := bytes.Replace(old, []byte(`"workers":2`), []byte(`"workers":3`), 1)
+	must(t, os.WriteFile(path, broken, 0o600))
+	if _, err := Open(path); !errors.Is(err, ErrBroken) {
+		t.Errorf("a broken one: %v", err)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, broken) {
+		t.Error("a broken one was changed")
 	}
 }
