@@ -42,26 +42,28 @@ func runSuite(t *testing.T, simulator, suite, command string, elements []int, o 
 			}
 		}
 	}
-	if len(reports) != len(elements) || passed < 20*len(elements) {
+	if len(reports) != len(elements) || passed < 10*len(elements) {
 		t.Errorf("%d runs, %d cases passed", len(reports), passed)
 	}
 }
 
-// The kit's suite for SwitchML, as for any card. The recorded packets, which TestCaptures plays, are left to make rtl.
+// The kit's suite for SwitchML, as for any card. The recorded packets, which TestCaptures plays, and most cases of long
+// packets, which take the simulator four times as long, are left to make rtl.
 func TestSwitchMLConformance(t *testing.T) {
-	var o interop.Options
-	var unsupported []string
-	if dir, err := captures.Dir(); err != nil {
+	dir, err := captures.Dir()
+	if err != nil {
 		t.Fatal(err)
-	} else if all() {
-		o.Captures = dir
-	} else {
-		unsupported = []string{"recorded-64", "recorded-256"}
 	}
 	for _, sim := range simulators() {
 		t.Run(sim, func(t *testing.T) {
 			t.Parallel()
-			runSuite(t, sim, "switchml", "run.sh +workers=2", []int{64, 256}, o, unsupported...)
+			if all() {
+				runSuite(t, sim, "switchml", "run.sh", []int{64, 256}, interop.Options{Captures: dir})
+				return
+			}
+			runSuite(t, sim, "switchml", "run.sh", []int{64}, interop.Options{}, "recorded-64")
+			some := []string{"sum", "sets-overlap", "duplicate-changed", "result-lost-last", "wraps", "exponents", "reply-headers", "vlan", "padded", "arp"}
+			runSuite(t, sim, "switchml", "run.sh", []int{256}, interop.Options{Only: some})
 		})
 	}
 }

@@ -9,19 +9,23 @@
 //   +mac=020000000100 +ip=0a320001           addresses of rank 0; each next rank's are one higher
 //   +table=FILE                              or a file for $readmemh: a line of 20 digits for each rank, MAC and IP
 //   +elements=64                             or 256: packets of this size only; 0, the default: both
+//   +job=1 +slots=512 +epoch=11111111 +deadline=0   of a native job, whose +elements are 1..360, 256 if it is not said
 //   +stall=N                                 pauses on both streams, from the seed N
 //   +verbose                                 a line on standard error for each frame
 //   +vcd=FILE                                all signals
 `timescale 1ns/1ps
 module pipe;
-    parameter SLOT = 9;
+    parameter SLOT   = 9;
+    parameter NATIVE = 0;
     localparam RANK = 5;
     localparam STDIN = 32'h8000_0000, STDOUT = 32'h8000_0001, STDERR = 32'h8000_0002;
 
     reg            clk = 1'b0, rst = 1'b1;
     reg  [47:0]    nic_mac, mac;
     reg  [31:0]    nic_ip, ip;
-    integer        workers, elements, stall, seed, i;
+    integer        workers, elements, slots, stall, seed, i;
+    reg  [15:0]    job;
+    reg  [31:0]    epoch, deadline;
     reg            verbose;
     reg  [79:0]    rows [0:(1<<RANK)-1];
     reg  [1023:0]  file;
@@ -43,12 +47,23 @@ module pipe;
     wire           idle, judged;
     wire [3:0]     verdict;
 
-    switchml_aggregator #(.SLOT(SLOT), .RANK(RANK)) dut (
-        .clk(clk), .rst(rst), .nic_mac(nic_mac), .nic_ip(nic_ip), .workers(workers[RANK:0]), .narrow(elements != 256), .broad(elements != 64),
-        .worker_we(worker_we), .worker_rank(worker_rank), .worker_mac(worker_mac), .worker_ip(worker_ip),
-        .s_tdata(s_tdata), .s_tkeep(s_tkeep), .s_tlast(s_tlast), .s_tvalid(s_tvalid), .s_tready(s_tready),
-        .m_tdata(m_tdata), .m_tkeep(m_tkeep), .m_tlast(m_tlast), .m_tvalid(m_tvalid), .m_tready(m_tready),
-        .idle(idle), .judged(judged), .verdict(verdict));
+    generate if (NATIVE) begin : native
+        native_aggregator #(.SLOT(SLOT), .RANK(RANK)) dut (
+            .clk(clk), .rst(rst), .nic_mac(nic_mac), .nic_ip(nic_ip), .job(job), .workers(workers[RANK:0]),
+            .slots(slots[SLOT:0]), .elements(elements[8:0]), .deadline(deadline), .seed(epoch),
+            .worker_we(worker_we), .worker_rank(worker_rank), .worker_mac(worker_mac), .worker_ip(worker_ip),
+            .s_tdata(s_tdata), .s_tkeep(s_tkeep), .s_tlast(s_tlast), .s_tvalid(s_tvalid), .s_tready(s_tready),
+            .m_tdata(m_tdata), .m_tkeep(m_tkeep), .m_tlast(m_tlast), .m_tvalid(m_tvalid), .m_tready(m_tready),
+            .idle(idle), .judged(judged), .verdict(verdict));
+    end else begin : switchml
+        switchml_aggregator #(.SLOT(SLOT), .RANK(RANK)) dut (
+            .clk(clk), .rst(rst), .nic_mac(nic_mac), .nic_ip(nic_ip), .workers(workers[RANK:0]),
+            .narrow(elements != 256), .broad(elements != 64),
+            .worker_we(worker_we), .worker_rank(worker_rank), .worker_mac(worker_mac), .worker_ip(worker_ip),
+            .s_tdata(s_tdata), .s_tkeep(s_tkeep), .s_tlast(s_tlast), .s_tvalid(s_tvalid), .s_tready(s_tready),
+            .m_tdata(m_tdata), .m_tkeep(m_tkeep), .m_tlast(m_tlast), .m_tvalid(m_tvalid), .m_tready(m_tready),
+            .idle(idle), .judged(judged), .verdict(verdict));
+    end endgenerate
 
     // What comes out is kept until its end, since its length is written first. Words, not bytes: the simulator's time
     // goes into this file otherwise.
@@ -119,14 +134,22 @@ module pipe;
         if (!$value$plusargs("workers=%d", workers)) workers = 2;
         if (!$value$plusargs("elements=%d", elements)) elements = 0;
         if (!$value$plusargs("stall=%d", stall)) stall = 0;
+        if (!$value$plusargs("job=%d", job)) job = 16'd1;
+        if (!$value$plusargs("slots=%d", slots)) slots = 1 << SLOT;
+        if (!$value$plusargs("epoch=%h", epoch)) epoch = 32'h11111111;
+        if (!$value$plusargs("deadline=%d", deadline)) deadline = 32'd0;
         seed = stall;
         verbose = $test$plusargs("verbose") != 0;
         if ($value$plusargs("vcd=%s", file)) begin
             $dumpfile(file);
             $dumpvars(0, pipe);
         end
-        if (workers < 1 || workers > (1 << RANK) || (elements != 0 && elements != 64 && elements != 256)) begin
-            $fdisplay(STDERR, "pipe: %0d workers, %0d elements: 1..%0d workers, 64 or 256 elements, or 0 for either", workers, elements, 1 << RANK);
+        if (NATIVE && elements == 0)
+            elements = 256;
+        if (workers < 1 || workers > (1 << RANK) || slots < 1 || slots > (1 << SLOT) || epoch == 0 || elements > 360 ||
+            (!NATIVE && elements != 0 && elements != 64 && elements != 256)) begin
+            $fdisplay(STDERR, "pipe: %0d workers, %0d slots, %0d elements: 1..%0d workers, 1..%0d slots; elements 64 or 256 or 0 for either, of native jobs 1..360",
+                      workers, slots, elements, 1 << RANK, 1 << SLOT);
             $finish(0);
         end
         for (i = 0; i < (1 << RANK); i = i + 1)

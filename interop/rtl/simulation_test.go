@@ -64,12 +64,12 @@ type simulation struct {
 	err bytes.Buffer
 }
 
-// start runs a test bench by run.sh, until the test ends.
-func start(t *testing.T, simulator, bench string, plusargs ...string) *simulation {
+// start runs the aggregator of a protocol by run.sh, until the test ends.
+func start(t *testing.T, simulator, protocol string, plusargs ...string) *simulation {
 	t.Helper()
 	need(t, simulator)
 	s := &simulation{t: t, cmd: exec.Command("./run.sh", plusargs...)}
-	s.cmd.Env = append(os.Environ(), "SIM="+simulator, "BENCH="+bench, "RTL_BUILD="+build)
+	s.cmd.Env = append(os.Environ(), "SIM="+simulator, "PROTOCOL="+protocol, "RTL_BUILD="+build)
 	var err error
 	if s.in, err = s.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestLint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, top := range []string{"switchml_aggregator"} {
+	for _, top := range []string{"switchml_aggregator", "native_aggregator"} {
 		args := []string{"--lint-only", "-Wall", "--top-module", top}
 		for _, s := range sources {
 			if !strings.Contains(s, "pipe") { // a test bench: not for synthesis

@@ -158,7 +158,7 @@ module switchml_aggregator #(
         .wdata(add ? {kept[63:32] + stored[63:32], kept[31:0] + stored[31:0]} : stored));
 
     assign take = state == DONE;
-    assign idle = ready && state == WAIT && !full;
+    assign idle = ready && state == WAIT && s_tready;
 
     always @(posedge clk) begin
         judged <= 1'b0;
