@@ -32,19 +32,47 @@ const (
 	goalMulticast     = 0.90
 )
 
+// What keeps receive and return from being faster on a veth, whoever does it.
+const (
+	dropBound    = "copy into the UMEM by the softirq on the generator's core"
+	reflectBound = "one sk_buff a frame in copy-mode transmit"
+)
+
 // contestant is one that takes turns.
 type contestant struct {
 	name     string
 	toKernel bool // its frames go to the kernel's address
 	ceiling  func(ifindex int) (*gen.Program, error)
 	argv     []string
-	c        bool
+	c        bool // the C yardstick: argv is its path
+	testpmd  bool // DPDK's, as Debian packs it
 }
 
 // series is one figure of one contestant over the rounds.
 type series struct {
 	mpps []float64
 	lost uint64
+	cpu  []float64 // ns of the contestant's process, for each frame that it took
+	load []float64
+}
+
+// addCPU books what a turn cost the contestant's process.
+func (s *series) addCPU(n peers.Counts) {
+	s.load = append(s.load, report.LoadAverage())
+	if n.Received > 0 && n.CPU > 0 {
+		s.cpu = append(s.cpu, float64(n.CPU.Nanoseconds())/float64(n.Received))
+	}
+}
+
+// costs fills in what a row says of processor time and load.
+func (s *series) costs(row report.Row) report.Row {
+	if len(s.cpu) > 0 {
+		row.CPU = report.Median(s.cpu)
+	}
+	if len(s.load) > 0 {
+		row.Load = report.Median(s.load)
+	}
+	return row
 }
 
 // Engine measures receive-and-drop and receive-and-return: the kernel's ceilings, gradnic's rings, gradnic's lane,
@@ -102,12 +130,13 @@ func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
 					if got[key] == nil {
 						got[key] = &series{}
 					}
-					mpps, lost, err := rig.turn(c, task, size, o.Run)
+					mpps, counts, err := rig.turn(c, task, size, o.Run)
 					if err != nil {
 						return nil, fmt.Errorf("%s: %w", key, err)
 					}
 					got[key].mpps = append(got[key].mpps, mpps)
-					got[key].lost += lost
+					got[key].lost += counts.Lost
+					got[key].addCPU(counts)
 					fmt.Fprintf(o.Log, "round %d/%d  %-22s %6.2f Mpps\n", round+1, o.Rounds, key, mpps)
 				}
 			}
@@ -213,37 +242,47 @@ func (r *Rig) aggregate(argv []string, task peers.Task, size int, d time.Duratio
 	return run, n, nil
 }
 
-// turn is one run of one contestant: what it received (drop) or what came back to the generator (reflect), in Mpps,
-// and what it received and could not send back.
-func (r *Rig) turn(c contestant, task peers.Task, size int, d time.Duration) (mpps float64, lost uint64, err error) {
-	opts := gen.Options{Frame: r.Frame(size, c.toKernel)}
+// begin starts a contestant on the device's end; stop ends it and says what it counted.
+func (r *Rig) begin(c contestant, task peers.Task) (stop func() (peers.Counts, error), err error) {
 	if c.ceiling != nil {
 		var p *gen.Program
 		if err := r.dev.Do(func() (err error) { p, err = c.ceiling(r.devIndex); return }); err != nil {
-			return 0, 0, err
+			return nil, err
 		}
-		run, err := r.drive(opts, d)
-		n, err2 := p.Received()
-		if task == peers.Reflect {
-			n = run.Returned
-		}
-		return run.Mpps(n), 0, errors.Join(err, err2, p.Close())
+		return func() (peers.Counts, error) {
+			n, err := p.Received()
+			return peers.Counts{Received: n}, errors.Join(err, p.Close())
+		}, nil
 	}
-	launch := func() (*peers.Process, error) { return peers.Launch(r.dev, c.name, c.argv, r.target(task)) }
-	if c.c {
-		launch = func() (*peers.Process, error) { return peers.LaunchC(r.dev, c.argv[0], r.target(task)) }
+	var p *peers.Process
+	switch {
+	case c.c:
+		p, err = peers.LaunchC(r.dev, c.argv[0], r.target(task))
+	case c.testpmd:
+		p, err = peers.LaunchTestpmd(r.dev, r.target(task))
+	default:
+		p, err = peers.Launch(r.dev, c.name, c.argv, r.target(task))
 	}
-	p, err := launch()
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	run, err := r.drive(opts, d)
-	counts, err2 := p.Stop()
+	return p.Stop, nil
+}
+
+// turn is one run of one contestant: what it received (drop) or what came back to the generator (reflect), in Mpps, and
+// what it counted itself.
+func (r *Rig) turn(c contestant, task peers.Task, size int, d time.Duration) (mpps float64, counts peers.Counts, err error) {
+	stop, err := r.begin(c, task)
+	if err != nil {
+		return 0, peers.Counts{}, err
+	}
+	run, err := r.drive(gen.Options{Frame: r.Frame(size, c.toKernel)}, d)
+	counts, err2 := stop()
 	n := counts.Received
 	if task == peers.Reflect {
 		n = run.Returned
 	}
-	return run.Mpps(n), counts.Lost, errors.Join(err, err2)
+	return run.Mpps(n), counts, errors.Join(err, err2)
 }
 
 // engineRows turns the series of one task into rows: gradnic's against each yardstick, then the yardsticks.
@@ -257,17 +296,17 @@ func engineRows(r *report.Report, task peers.Task, sizes []int, got map[string]*
 		{"rings", "asavie", goalDropAsavie}, {"rings", "c", goalDropC}, {"rings", "kernel", 0}, {"rings", "udp", 0},
 		{"lane", "asavie", 0}, {"lane", "c", 0},
 	}
-	bound := "copy into the UMEM by the softirq on the generator's core"
+	bound := dropBound
 	if task == peers.Reflect {
 		pairs[0].goal, pairs[1].goal = goalReflectAsavie, 0
-		bound = "one sk_buff a frame in copy-mode transmit"
+		bound = reflectBound
 	}
 	for _, p := range pairs {
 		for _, size := range sizes {
-			r.Add(report.Row{
+			r.Add(at(p.who, size).costs(report.Row{
 				Name: fmt.Sprintf("%s/%s/%d", task, p.who, size), Unit: "Mpps", Goal: p.goal, Bound: bound,
 				Against: fmt.Sprintf("%s/%s/%d", task, p.against, size),
-			}, at(p.who, size).mpps, at(p.against, size).mpps)
+			}), at(p.who, size).mpps, at(p.against, size).mpps)
 		}
 	}
 	for _, who := range []string{"kernel", "asavie", "c", "udp"} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"gradnic/bench/endpoint"
 	"gradnic/bench/gen"
 	"gradnic/bench/peers"
 	"gradnic/bench/report"
@@ -21,68 +22,50 @@ const pings = 50_000
 
 // pinger sends one frame and waits for it to come back, spinning, over AF_XDP on the generator's end.
 type pinger struct {
-	umem  *xdp.UMEM
-	sock  *xdp.Socket
-	steer *xdp.Steering
+	*endpoint.Endpoint
 	frame []byte
 }
 
-func (r *Rig) openPinger(size int) (_ *pinger, err error) {
-	p := &pinger{frame: r.Frame(size, false)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("pinger: %w", err), p.Close())
-		}
-	}()
-	const chunks = 64
-	if p.umem, err = xdp.NewUMEM(xdp.UMEMOptions{Chunks: chunks, ChunkSize: 2048}); err != nil {
-		return p, err
-	}
-	if p.sock, err = p.umem.Open(xdp.SocketOptions{IfIndex: r.genIndex, RxSize: 64, TxSize: 64, CompletionSize: 64}); err != nil {
-		return p, err
-	}
-	if p.steer, err = xdp.Attach(xdp.AttachOptions{IfIndex: r.genIndex, Mode: xdp.Native}); err != nil {
-		return p, err
-	}
-	if err = errors.Join(p.steer.SetWholePort(true), p.steer.Bind(0, p.sock)); err != nil {
-		return p, err
+func (r *Rig) openPinger(size int) (*pinger, error) {
+	e, err := endpoint.Open(endpoint.Options{
+		Socket: xdp.SocketOptions{IfIndex: r.genIndex, RxSize: 64, TxSize: 64, CompletionSize: 64}, Chunks: 64, Steer: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pinger: %w", err)
 	}
 	// Chunk 0 is sent, the others receive.
-	addrs := make([]uint64, 0, chunks-1)
-	for i := 1; i < chunks; i++ {
-		addrs = append(addrs, uint64(i)*2048)
+	if err := e.Fill(0, 1); err != nil {
+		return nil, errors.Join(fmt.Errorf("pinger: %w", err), e.Close())
 	}
-	if n := p.sock.Fill(addrs); n != len(addrs) {
-		return p, fmt.Errorf("the fill ring took %d of %d chunks", n, len(addrs))
-	}
-	return p, nil
+	return &pinger{e, r.Frame(size, false)}, nil
 }
 
 // run takes n round trips and records them in nanoseconds. A frame that does not come back within a second ends it.
 func (p *pinger) run(n int, h *hdrhistogram.Histogram) error {
 	var (
-		tx = [1]xdp.Desc{{Len: uint32(len(p.frame))}}
-		rx [8]xdp.Desc
-		cq [8]uint64
+		tx   = [1]xdp.Desc{{Len: uint32(len(p.frame))}}
+		rx   [8]xdp.Desc
+		cq   [8]uint64
+		sock = p.Sockets[0]
 	)
-	copy(p.umem.Bytes(), p.frame)
+	copy(p.UMEM.Bytes(), p.frame)
 	for range n {
-		for p.sock.TxPosted() > p.sock.Completed() {
-			p.sock.Complete(cq[:])
+		for sock.TxPosted() > sock.Completed() {
+			sock.Complete(cq[:])
 		}
 		start := time.Now()
-		if p.sock.Transmit(tx[:]) != 1 {
+		if sock.Transmit(tx[:]) != 1 {
 			return errors.New("pinger: the transmit ring is full")
 		}
-		if err := p.sock.Kick(); err != nil {
+		if err := sock.Kick(); err != nil {
 			return err
 		}
 		for spins := 1; ; spins++ {
-			if got := p.sock.Receive(rx[:]); got > 0 {
+			if got := sock.Receive(rx[:]); got > 0 {
 				if err := h.RecordValue(int64(time.Since(start))); err != nil {
 					return fmt.Errorf("pinger: %w", err)
 				}
-				p.sock.FillDescs(rx[:got])
+				sock.FillDescs(rx[:got])
 				break
 			}
 			if spins%(1<<16) == 0 && time.Since(start) > time.Second {
@@ -91,21 +74,6 @@ func (p *pinger) run(n int, h *hdrhistogram.Histogram) error {
 		}
 	}
 	return nil
-}
-
-// Close takes the pinger off its netdev.
-func (p *pinger) Close() error {
-	var errs []error
-	if p.steer != nil {
-		errs = append(errs, p.steer.Close())
-	}
-	if p.sock != nil {
-		errs = append(errs, p.sock.Close())
-	}
-	if p.umem != nil {
-		errs = append(errs, p.umem.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // echo is one turn: round trips through a contestant that reflects, in nanoseconds.

@@ -41,6 +41,7 @@ type Rig struct {
 	genIndex int
 	devIndex int
 	devMAC   net.HardwareAddr
+	runs     int // trials so far
 }
 
 // NewRig makes the namespaces and the link. It needs root.

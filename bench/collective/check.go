@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"gradnic/bench/endpoint"
 	"gradnic/internal/netlab"
 	"gradnic/xdp"
 )
@@ -62,19 +63,17 @@ func floodFrom(ns *netlab.NS, iface string, frame []byte, d time.Duration) (err 
 		return err
 	}
 	const chunks = 256
-	umem, err := xdp.NewUMEM(xdp.UMEMOptions{Chunks: chunks, ChunkSize: 2048})
+	e, err := endpoint.Open(endpoint.Options{
+		Socket: xdp.SocketOptions{IfIndex: index, RxSize: xdp.NoRing, TxSize: chunks, CompletionSize: chunks}, Chunks: chunks,
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, umem.Close()) }()
-	sock, err := umem.Open(xdp.SocketOptions{IfIndex: index, RxSize: xdp.NoRing, TxSize: chunks, CompletionSize: chunks})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, sock.Close()) }()
+	defer func() { err = errors.Join(err, e.Close()) }()
+	sock := e.Sockets[0]
 	descs := make([]xdp.Desc, 0, chunks)
 	for i := range uint64(chunks) {
-		copy(umem.Bytes()[i*2048:], frame)
+		copy(e.UMEM.Bytes()[i*2048:], frame)
 		descs = append(descs, xdp.Desc{Addr: i * 2048, Len: uint32(len(frame))})
 	}
 	done := make([]uint64, chunks)

@@ -35,6 +35,9 @@ type Options struct {
 	flow.Impairments         // malformed frames have IP version 6 behind IPv4's EtherType
 	Seed             uint64
 
+	// Only, if not 0, makes Returned count frames from that UDP source port alone: a device may give back late what it took
+	// in an earlier run.
+	Only uint16
 	// NoReceiver leaves the netdev's own XDP program alone: somebody else receives there. Returned is then 0.
 	NoReceiver bool
 }
@@ -91,6 +94,8 @@ func Open(opts Options) (*Generator, error) {
 		"swap":     share(opts.Reorder),
 		"damage":   share(opts.Malformed),
 		"dice":     opts.Seed*2 + 1,
+
+		"only_port": uint32(opts.Only),
 	}
 	if opts.StampAt > 0 {
 		vars["stamp_sum"] = flow.PayloadSum(opts.Frame[opts.StampAt+flow.StampLen:])

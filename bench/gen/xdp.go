@@ -2,10 +2,10 @@ package gen
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	"gradnic/bench/endpoint"
 	"gradnic/bench/flow"
 	"gradnic/xdp"
 )
@@ -24,7 +24,7 @@ const (
 // xdpSender owns the chunks of its ring: frame i of the ring's many uses chunks of its own, so nothing is written that
 // the kernel may still read.
 type xdpSender struct {
-	umem   *xdp.UMEM
+	end    *endpoint.Endpoint
 	sock   *xdp.Socket
 	area   []byte
 	stream *flow.Stream
@@ -35,29 +35,19 @@ type xdpSender struct {
 	done   [xdpRing]uint64
 }
 
-func openXDP(ifindex, queue int, stream *flow.Stream) (_ *xdpSender, err error) {
-	s := &xdpSender{stream: stream, pieces: (stream.Longest() + xdpChunk - 1) / xdpChunk}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
-	if s.umem, err = xdp.NewUMEM(xdp.UMEMOptions{Chunks: xdpRing, ChunkSize: xdpChunk}); err != nil {
-		return nil, err
-	}
-	s.sock, err = s.umem.Open(xdp.SocketOptions{
-		IfIndex: ifindex, Queue: queue, RxSize: xdp.NoRing, TxSize: xdpRing, CompletionSize: xdpRing, MultiBuffer: s.pieces > 1,
+func openXDP(ifindex, queue int, stream *flow.Stream) (*xdpSender, error) {
+	pieces := (stream.Longest() + xdpChunk - 1) / xdpChunk
+	end, err := endpoint.Open(endpoint.Options{
+		Socket: xdp.SocketOptions{IfIndex: ifindex, Queue: queue, RxSize: xdp.NoRing, TxSize: xdpRing, CompletionSize: xdpRing, MultiBuffer: pieces > 1},
+		Chunks: xdpRing, Chunk: xdpChunk,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.area = s.umem.Bytes()
-	s.frame = make([]byte, stream.Longest())
-	for i := range uint64(xdpRing) {
-		s.free = append(s.free, i*xdpChunk)
-	}
-	s.descs = make([]xdp.Desc, 0, burst*s.pieces)
-	return s, nil
+	return &xdpSender{
+		end: end, sock: end.Sockets[0], area: end.UMEM.Bytes(), stream: stream, pieces: pieces, frame: make([]byte, stream.Longest()),
+		free: end.Chunks(0, 0), descs: make([]xdp.Desc, 0, burst*pieces),
+	}, nil
 }
 
 func (s *xdpSender) send(n int) (int, error) {
@@ -122,13 +112,4 @@ func (s *xdpSender) finish() error {
 	return nil
 }
 
-func (s *xdpSender) close() error {
-	var errs []error
-	if s.sock != nil {
-		errs = append(errs, s.sock.Close())
-	}
-	if s.umem != nil {
-		errs = append(errs, s.umem.Close())
-	}
-	return errors.Join(errs...)
-}
+func (s *xdpSender) close() error { return s.end.Close() }

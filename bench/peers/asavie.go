@@ -52,7 +52,7 @@ func startAsavie(on Target) (Peer, error) {
 		err = p.prog.Register(on.Queue, p.sock.FD())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("asavie: open queue %d of %s: %w", on.Queue, on.Interface, err), p.release())
+		return nil, errors.Join(fmt.Errorf("asavie: open queue %d of %s: %w", on.Queue, on.Interface, err), p.close())
 	}
 	p.sock.Fill(p.sock.GetDescs(p.sock.NumFreeFillSlots()))
 	step := p.drop
@@ -96,7 +96,8 @@ func (p *asavie) reflect() error {
 	return nil
 }
 
-func (p *asavie) release() error {
+// close takes the program off the netdev; without a socket when opening it failed.
+func (p *asavie) close() error {
 	var errs []error
 	if p.sock != nil {
 		errs = append(errs, p.sock.Close())
@@ -105,7 +106,7 @@ func (p *asavie) release() error {
 }
 
 func (p *asavie) Stop() (Counts, error) {
-	err := errors.Join(p.end(), p.release())
+	err := errors.Join(p.end(), p.close())
 	return p.sum, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -60,6 +61,8 @@ type Counts struct {
 	Returned uint64 `json:"returned"` // frames that it handed to transmit
 	Lost     uint64 `json:"lost"`     // frames that it received but could not send back, or copies of results
 	Results  uint64 `json:"results"`  // slots that it finished
+
+	CPU time.Duration `json:"-"` // of its process, from start to end
 }
 
 // Peer is one contestant at work, inside its process.

@@ -26,6 +26,8 @@ type Process struct {
 	in    io.WriteCloser
 	out   *bufio.Reader
 	after func() error // what is undone when it has ended; nil: nothing
+	// counts tells it to end and reads what it counted; nil: by the protocol above.
+	counts func() (Counts, error)
 }
 
 // Launch starts a contestant in ns: argv and then the target's arguments. files are its descriptors from 3 on.
@@ -55,19 +57,30 @@ func Launch(ns *netlab.NS, name string, argv []string, on Target, files ...*os.F
 
 // Stop ends the contestant and returns its counts.
 func (p *Process) Stop() (Counts, error) {
-	p.in.Close() // its sign to end
 	timer := time.AfterFunc(5*time.Second, func() { p.cmd.Process.Kill() })
 	defer timer.Stop()
-	var n Counts
-	err := json.NewDecoder(p.out).Decode(&n)
-	if err != nil {
-		err = fmt.Errorf("read the counts of %s: %w", p.name, err)
+	counts := p.counts
+	if counts == nil {
+		counts = p.jsonCounts
 	}
+	n, err := counts()
 	err = errors.Join(err, p.cmd.Wait())
+	if state := p.cmd.ProcessState; state != nil {
+		n.CPU = state.UserTime() + state.SystemTime()
+	}
 	if p.after != nil {
 		err = errors.Join(err, p.after())
 	}
 	return n, err
+}
+
+// jsonCounts closes its standard input, its sign to end, and reads the line that it prints.
+func (p *Process) jsonCounts() (n Counts, err error) {
+	p.in.Close()
+	if err := json.NewDecoder(p.out).Decode(&n); err != nil {
+		return n, fmt.Errorf("read the counts of %s: %w", p.name, err)
+	}
+	return n, nil
 }
 
 // kinds are the contestants written in Go.
@@ -76,6 +89,8 @@ var kinds = map[string]func(Target) (Peer, error){
 	"rings":  startRings,
 	"lane":   startLane,
 	"udp":    startUDP,
+	"packet": startPacket,
+	"slowed": startSlowed,
 }
 
 // Main is the whole life of a contestant's process: args are its kind and the target's four arguments.

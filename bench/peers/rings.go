@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"gradnic/bench/endpoint"
 	"gradnic/xdp"
 )
 
@@ -26,48 +27,42 @@ const (
 // rings is gradnic's engine without its data plane: package xdp behind the real steering program.
 type rings struct {
 	loop
-	umem  *xdp.UMEM
+	end   *endpoint.Endpoint
 	area  []byte
 	sock  *xdp.Socket
-	steer *xdp.Steering
 	descs [64]xdp.Desc
 	spare []uint64
 	sum   Counts
 }
 
-func startRings(on Target) (_ Peer, err error) {
-	p := &rings{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("rings: %w", err), p.release())
-		}
-	}()
-	if p.umem, err = xdp.NewUMEM(xdp.UMEMOptions{Chunks: ringChunks, ChunkSize: 2048}); err != nil {
+func startRings(on Target) (Peer, error) {
+	p, err := newRings(on)
+	if err != nil {
 		return nil, err
-	}
-	p.area = p.umem.Bytes()
-	if p.sock, err = p.umem.Open(xdp.SocketOptions{
-		IfIndex: on.IfIndex, Queue: on.Queue, FillSize: ringFill, RxSize: 2048, TxSize: 2048, CompletionSize: 2048,
-	}); err != nil {
-		return nil, err
-	}
-	if p.steer, err = xdp.Attach(xdp.AttachOptions{IfIndex: on.IfIndex, Mode: xdp.Native}); err != nil {
-		return nil, err
-	}
-	if err = errors.Join(p.steer.SetAddress(nicMAC, nicIP), p.steer.SetPorts([]uint16{nicPort}), p.steer.Bind(on.Queue, p.sock)); err != nil {
-		return nil, err
-	}
-	p.spare = make([]uint64, 0, ringChunks)
-	for i := range uint64(ringChunks) {
-		p.spare = append(p.spare, i*2048)
-	}
-	for p.refill() > 0 {
 	}
 	step := p.drop
 	if on.Task == Reflect {
 		step = p.reflect
 	}
 	p.start(on.CPU, step)
+	return p, nil
+}
+
+func newRings(on Target) (*rings, error) {
+	end, err := endpoint.Open(endpoint.Options{
+		Socket: xdp.SocketOptions{IfIndex: on.IfIndex, Queue: on.Queue, FillSize: ringFill, RxSize: 2048, TxSize: 2048, CompletionSize: 2048},
+		Chunks: ringChunks, Steer: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rings: %w", err)
+	}
+	// The NIC's own way: what is for its address and port.
+	if err := errors.Join(end.Steering.SetAddress(nicMAC, nicIP), end.Steering.SetPorts([]uint16{nicPort}), end.Steering.SetWholePort(false)); err != nil {
+		return nil, errors.Join(fmt.Errorf("rings: %w", err), end.Close())
+	}
+	p := &rings{end: end, area: end.UMEM.Bytes(), sock: end.Sockets[0], spare: end.Chunks(0, 0)}
+	for p.refill() > 0 {
+	}
 	return p, nil
 }
 
@@ -117,21 +112,7 @@ func (p *rings) reflect() error {
 	return p.sock.Kick()
 }
 
-func (p *rings) release() error {
-	var errs []error
-	if p.steer != nil {
-		errs = append(errs, p.steer.Close())
-	}
-	if p.sock != nil {
-		errs = append(errs, p.sock.Close())
-	}
-	if p.umem != nil {
-		errs = append(errs, p.umem.Close())
-	}
-	return errors.Join(errs...)
-}
-
 func (p *rings) Stop() (Counts, error) {
-	err := errors.Join(p.end(), p.release())
+	err := errors.Join(p.loop.end(), p.end.Close()) // in this order: the thread uses the rings
 	return p.sum, err
 }

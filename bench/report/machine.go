@@ -37,8 +37,8 @@ func ThisMachine() Machine {
 	var s unix.Sysinfo_t
 	if unix.Sysinfo(&s) == nil {
 		m.Memory = s.Totalram * uint64(s.Unit)
-		m.Load = float64(s.Loads[0]) / (1 << 16)
 	}
+	m.Load = LoadAverage()
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, kv := range info.Settings {
 			switch kv.Key {
@@ -50,6 +50,15 @@ func ThisMachine() Machine {
 		}
 	}
 	return m
+}
+
+// LoadAverage is that of the last minute.
+func LoadAverage() float64 {
+	var s unix.Sysinfo_t
+	if unix.Sysinfo(&s) != nil {
+		return 0
+	}
+	return float64(s.Loads[0]) / (1 << 16)
 }
 
 func (m Machine) String() string {

@@ -24,6 +24,7 @@ const longestLatency = int64(10e9)
 // Account is what one thread has received.
 type Account struct {
 	kind    flow.Kind
+	stampAt int
 	streams [Streams]*sequence.Tracker
 	latency *hdrhistogram.Histogram // nil: not asked for
 	Counts
@@ -40,8 +41,15 @@ type Counts struct {
 // NewAccount makes an account of a flow. With latency the time from a frame's stamp to its receipt is kept; it means
 // something on the sender's machine only, whose monotonic clock the stamp has.
 func NewAccount(kind flow.Kind, latency bool) *Account {
-	a := &Account{kind: kind}
-	if latency {
+	return newAccount(&Options{Flow: kind, Latency: latency})
+}
+
+func newAccount(o *Options) *Account {
+	a := &Account{kind: o.Flow, stampAt: o.StampAt}
+	if a.stampAt == 0 {
+		a.stampAt = o.Flow.StampAt()
+	}
+	if o.Latency {
 		a.latency = hdrhistogram.New(1, longestLatency, 3)
 	}
 	return a
@@ -74,7 +82,7 @@ func (a *Account) ours(p *inet.Packet) bool {
 func (a *Account) payload(b []byte, frame int, now uint64) {
 	a.Frames++
 	a.Bytes += uint64(frame)
-	at := a.kind.StampAt() - inet.PayloadOffset
+	at := a.stampAt - inet.PayloadOffset
 	if len(b) < at {
 		a.Damaged++
 		return

@@ -24,6 +24,7 @@ import (
 type Options struct {
 	Flow    flow.Kind
 	Queues  int  // of the netdev, from queue 0 on, or sockets; 0 means 1
+	StampAt int  // where in a frame the stamp is; 0: where the flow has it
 	Latency bool // keep the time from stamp to receipt
 	CPUs    []int
 	Longest int           // bytes of the longest frame that may come; 0 means 1514. Above 3840 in pieces
@@ -51,7 +52,7 @@ func newSink(o *Options) *Sink {
 	}
 	s := &Sink{errs: make([]error, o.Queues)}
 	for range o.Queues {
-		s.accounts = append(s.accounts, NewAccount(o.Flow, o.Latency))
+		s.accounts = append(s.accounts, newAccount(o))
 	}
 	return s
 }

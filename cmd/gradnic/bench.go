@@ -2,14 +2,12 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"gradnic/bench"
-	"gradnic/bench/collective"
+	"gradnic/bench/ndr"
 	"gradnic/bench/peers"
 	benchreport "gradnic/bench/report"
 )
@@ -21,74 +19,8 @@ func newBenchCmd() *cobra.Command {
 		Args:  noSuchVerb,
 		RunE:  needVerb,
 	}
-	cmd.AddCommand(newBenchEngineCmd(), newBenchAllReduceCmd(), newBenchGenCmd(), newBenchSinkCmd(), newBenchDeviceCmd(), newContestantCmd())
-	return cmd
-}
-
-// output is where a bench leaves its report.
-type output struct {
-	json, page string
-	quiet      bool
-}
-
-func (o *output) flags(cmd *cobra.Command, name string) {
-	f := cmd.Flags()
-	f.StringVar(&o.json, "json", "", "write the report to this file as well")
-	f.StringVar(&o.page, "page", "", "put the table into this Markdown page as well, between its <!-- "+name+" --> lines")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on standard error")
-}
-
-// log is where progress goes.
-func (o *output) log(cmd *cobra.Command) io.Writer {
-	if o.quiet {
-		return io.Discard
-	}
-	return cmd.ErrOrStderr()
-}
-
-func (o *output) write(cmd *cobra.Command, name string, r *benchreport.Report) error {
-	if o.json != "" {
-		if err := r.WriteFile(o.json); err != nil {
-			return err
-		}
-	}
-	if o.page != "" {
-		if err := r.ReplaceIn(o.page, name); err != nil {
-			return err
-		}
-	}
-	return r.Markdown(cmd.OutOrStdout())
-}
-
-func newBenchAllReduceCmd() *cobra.Command {
-	var (
-		o   collective.Options
-		out output
-	)
-	cmd := &cobra.Command{
-		Use:   "allreduce",
-		Short: "All-reduces over links of a limited rate: the native protocol beside what the link allows, and beside gloo",
-		Long: `Measures all-reduces of float32 between workers in namespaces of their own, each behind a link of 200 Mbit/s (MTU 1500)
-or 1 Gbit/s (MTU 9000), through the NIC by the native protocol; and gloo's ring over the same kind of links, where
-Debian's python3-torch is installed. A raw AF_XDP sender tries each kind of link first. Every sum is checked. Needs root.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := os.MkdirTemp("", "gradnic-bench-")
-			if err != nil {
-				return fmt.Errorf("folder for the yardstick: %w", err)
-			}
-			defer os.RemoveAll(dir)
-			o.Dir, o.Log = dir, out.log(cmd)
-			r, err := collective.Run(cmd.Context(), o)
-			if err != nil {
-				return err
-			}
-			return out.write(cmd, "allreduce", r)
-		},
-	}
-	cmd.Flags().IntVar(&o.Rounds, "rounds", 5, "rounds of each size")
-	cmd.Flags().StringVar(&o.Command, "command", "gradnic bench allreduce", "what the report says made it")
-	out.flags(cmd, "allreduce")
+	cmd.AddCommand(newBenchEngineCmd(), newBenchNDRCmd(), newBenchAllReduceCmd(), newBenchRingCmd(), newBenchReportCmd(),
+		newBenchGenCmd(), newBenchSinkCmd(), newBenchDeviceCmd(), newContestantCmd())
 	return cmd
 }
 
@@ -105,29 +37,95 @@ drop, receive and return, and aggregation of eight workers. All contestants take
 shows medians, and ratios of turns of the same round. Needs root, two CPUs and a C compiler.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			self, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("find this program: %w", err)
-			}
-			o.Self = []string{self, "bench", "contestant"}
-			if o.Dir, err = os.MkdirTemp("", "gradnic-bench-"); err != nil {
-				return fmt.Errorf("folder for the C yardstick: %w", err)
-			}
-			defer os.RemoveAll(o.Dir)
-			o.Log = out.log(cmd)
-			r, err := bench.Engine(cmd.Context(), o)
-			if err != nil {
-				return err
-			}
-			return out.write(cmd, "engine", r)
+			return out.measure(cmd, func(p place) (*benchreport.Report, error) {
+				o.Self, o.Dir, o.Log, o.Command = p.self, p.dir, p.log, p.command
+				return bench.Engine(cmd.Context(), o)
+			})
 		},
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.Rounds, "rounds", 5, "turns of each contestant")
 	f.DurationVar(&o.Run, "run", time.Second/2, "length of a turn")
 	f.IntSliceVar(&o.Sizes, "sizes", []int{64, 298, 1066, 1514}, "frame sizes in bytes without FCS")
-	f.StringVar(&o.Command, "command", "gradnic bench engine", "what the report says made it")
-	out.flags(cmd, "engine")
+	out.flags(cmd)
+	return cmd
+}
+
+func newBenchNDRCmd() *cobra.Command {
+	var (
+		o     bench.NDROptions
+		goals []float64
+		final time.Duration
+		out   output
+	)
+	cmd := &cobra.Command{
+		Use:   "ndr",
+		Short: "Search for the highest rates without loss, and with half a percent (RFC 2544)",
+		Long: `Searches by bisection, for devices that send every frame back on a veth pair between two namespaces of its own, the
+highest rates at which at most the given shares of frames are lost. Trials are short at first and long at the end. A trial whose
+generator sent less than 99.9 % of what was asked, or took over 1.01 times as long, is INVALID. The same search without a
+device bounds what can be told: results that come near it are marked "tester-bound". Needs root and two CPUs.`,
+		Example: `  gradnic bench ndr --devices lane,asavie --sizes 1066 --loss 0.5`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if final <= 0 {
+				return usageErrorf("--trial %v: the last trials must take some time", final)
+			}
+			o.Search = ndr.Options{Precision: o.Search.Precision, Trials: []time.Duration{final / 10, final * 3 / 10, final}}
+			for _, g := range goals {
+				o.Search.Goals = append(o.Search.Goals, g/100)
+			}
+			return out.measure(cmd, func(p place) (*benchreport.Report, error) {
+				o.Self, o.Dir, o.Log, o.Command = p.self, p.dir, p.log, p.command
+				return bench.NDR(cmd.Context(), o)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.Devices, "devices", []string{"lane", "rings", "asavie"}, "of lane, rings, asavie, c, udp, packet, testpmd, kernel")
+	f.IntSliceVar(&o.Sizes, "sizes", []int{64, 298, 1066, 1514}, "frame sizes in bytes without FCS, at most 3400")
+	f.Float64SliceVar(&goals, "loss", []float64{0, 0.5}, "shares of frames that may be lost, in percent, rising")
+	f.DurationVar(&final, "trial", time.Second, "length of the last trials")
+	f.Float64Var(&o.Search.Precision, "precision", 0.02, "how far apart the highest rate that passed and the lowest that failed may be")
+	f.IntVar(&o.Rounds, "rounds", 3, "searches of each device and size")
+	out.flags(cmd)
+	return cmd
+}
+
+func newBenchReportCmd() *cobra.Command {
+	var html string
+	cmd := &cobra.Command{
+		Use:   "report FILE [FILE]",
+		Short: "Show a report, or compare two with confidence",
+		Long: `Prints the table of one report, or compares the rows that two have in common: medians, the change, and the probability
+that samples would differ as much by chance (Mann-Whitney U test). "~" is a difference that may be chance (p >= 0.05).`,
+		Example: `  gradnic bench report before.json after.json
+  gradnic bench report --html engine.html engine.json`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := benchreport.Read(args[0])
+			if err != nil {
+				return err
+			}
+			if html != "" {
+				if len(args) > 1 {
+					return usageErrorf("--html shows one report, not two")
+				}
+				return r.WriteHTML(html)
+			}
+			if len(args) == 1 {
+				return r.Markdown(cmd.OutOrStdout())
+			}
+			after, err := benchreport.Read(args[1])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "before: `%s` on %s\nafter: `%s` on %s\n\n", r.Command, r.Machine, after.Command, after.Machine)
+			rows, missing := benchreport.Compare(r, after)
+			return benchreport.WriteComparison(cmd.OutOrStdout(), rows, missing)
+		},
+	}
+	cmd.Flags().StringVar(&html, "html", "", "write the report as a page to this file instead")
 	return cmd
 }
 

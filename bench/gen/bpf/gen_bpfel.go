@@ -37,6 +37,7 @@ const (
 	GenVarLast      = "last"
 	GenVarLose      = "lose"
 	GenVarMost      = "most"
+	GenVarOnlyPort  = "only_port"
 	GenVarOrigin    = "origin"
 	GenVarSent      = "sent"
 	GenVarSequence  = "sequence"
@@ -126,6 +127,7 @@ type GenVariableSpecs struct {
 	Last     *ebpf.VariableSpec `ebpf:"last"`
 	Lose     *ebpf.VariableSpec `ebpf:"lose"`
 	Most     *ebpf.VariableSpec `ebpf:"most"`
+	OnlyPort *ebpf.VariableSpec `ebpf:"only_port"`
 	Origin   *ebpf.VariableSpec `ebpf:"origin"`
 	Sent     *ebpf.VariableSpec `ebpf:"sent"`
 	Sequence *ebpf.VariableSpec `ebpf:"sequence"`
@@ -189,6 +191,7 @@ type GenVariables struct {
 	Last     *ebpf.Variable `ebpf:"last"`
 	Lose     *ebpf.Variable `ebpf:"lose"`
 	Most     *ebpf.Variable `ebpf:"most"`
+	OnlyPort *ebpf.Variable `ebpf:"only_port"`
 	Origin   *ebpf.Variable `ebpf:"origin"`
 	Sent     *ebpf.Variable `ebpf:"sent"`
 	Sequence *ebpf.Variable `ebpf:"sequence"`

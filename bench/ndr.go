@@ -1,0 +1,341 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"gradnic/bench/flow"
+	"gradnic/bench/gen"
+	"gradnic/bench/ndr"
+	"gradnic/bench/peers"
+	"gradnic/bench/report"
+	"gradnic/bench/sink"
+
+	"github.com/vishvananda/netlink"
+)
+
+// NDROptions say for which devices and sizes the no-drop and partial-drop rates are sought. The zero value is the table
+// of docs/performance.md.
+type NDROptions struct {
+	Self    []string // argv of a contestant's process, to which KIND and the target are appended
+	Dir     string   // where the C yardstick is built
+	Devices []string // of lane, rings, asavie, c, udp, testpmd, kernel; nil means lane, rings and asavie
+	Sizes   []int    // frame sizes in bytes without FCS; nil means 64, 298, 1066, 1514
+	Rounds  int      // searches of each device and size; 0 means 3
+	Search  ndr.Options
+	Log     io.Writer // progress; nil: none
+	Command string    // what the report says made it
+}
+
+// goalNDR is what the partial-drop rate of reflect at goalNDRSize should be, over asavie/xdp's.
+const (
+	goalNDR      = 1.2
+	goalNDRSize  = 1066
+	goalNDRLoss  = 0.005
+	integrityPPS = 20_000
+)
+
+// NDR searches for the highest rates at which devices that send every frame back lose none, or half a percent. The
+// devices take turns: each round searches every device at every size. Each search is preceded by one without a device
+// (an XDP program that sends back), and by a run whose returning frames are looked at one by one.
+func NDR(ctx context.Context, o NDROptions) (*report.Report, error) {
+	if err := cpus(); err != nil {
+		return nil, err
+	}
+	if o.Devices == nil {
+		o.Devices = []string{"lane", "rings", "asavie"}
+	}
+	if o.Sizes == nil {
+		o.Sizes = []int{64, 298, 1066, 1514}
+	}
+	if o.Rounds == 0 {
+		o.Rounds = 3
+	}
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	if o.Search.Min == 0 {
+		o.Search.Min = 20e3
+	}
+	if o.Search.Goals == nil {
+		o.Search.Goals = []float64{0, goalNDRLoss}
+	}
+	for _, size := range o.Sizes {
+		if size < flow.ShortestFrame || size > gen.MaxFrame {
+			return nil, fmt.Errorf("ndr: frames of %d bytes: the kernel generator makes %d to %d", size, flow.ShortestFrame, gen.MaxFrame)
+		}
+	}
+	r := report.New(o.Command)
+	r.Title = "No-drop and partial-drop rates"
+	r.Machine.Driver, r.Machine.Mode = "veth", "native"
+	all, err := contestants(ctx, o.Devices, o.Self, o.Dir, r)
+	if err != nil {
+		return nil, err
+	}
+	rig, err := NewRig()
+	if err != nil {
+		return nil, err
+	}
+	defer rig.Close()
+	s := ndrRun{o: o, rig: rig, got: map[string]*ndrSeries{}}
+	err = s.rounds(ctx, all)
+	s.rows(r, all)
+	if err != nil {
+		r.Interrupted = err.Error()
+	}
+	return r, err
+}
+
+// ndrSeries is the results of one device, size and goal over the rounds.
+type ndrSeries struct {
+	lower []float64
+	note  string
+}
+
+type ndrRun struct {
+	o     NDROptions
+	rig   *Rig
+	got   map[string]*ndrSeries
+	trace []report.Plot
+}
+
+func ndrKey(device string, size int, goal float64) string {
+	return fmt.Sprintf("ndr/reflect/%s/%d/%g%%", device, size, goal*100)
+}
+
+func (s *ndrRun) rounds(ctx context.Context, all []contestant) error {
+	for round := range s.o.Rounds {
+		for _, size := range s.o.Sizes {
+			null, err := s.search(ctx, contestant{name: "tester alone", ceiling: gen.OpenBounce}, s.o.Search, size, round)
+			if err != nil {
+				return err
+			}
+			// What the tester alone does not reach need not be tried with a device.
+			seek := s.o.Search
+			for _, res := range null.Results {
+				seek.Max = max(seek.Max, seek.Min*2, res.Lower*1.2)
+			}
+			for i := range all {
+				c := all[(i+round)%len(all)]
+				note, err := s.rig.integrity(ctx, c, size)
+				if err != nil {
+					return fmt.Errorf("%s at %d bytes: %w", c.name, size, err)
+				}
+				out, err := s.search(ctx, c, seek, size, round)
+				if err != nil {
+					return err
+				}
+				for k := range out.Results {
+					res := &out.Results[k]
+					if c.ceiling == nil {
+						res.AgainstTester(null.Results)
+					}
+					got := s.series(ndrKey(c.name, size, res.Goal))
+					got.lower = append(got.lower, res.Lower/1e6)
+					if n := strings.Trim(note+"; "+res.Verdict, "; "); n != "" {
+						got.note = n
+					}
+				}
+			}
+			for _, res := range null.Results {
+				got := s.series(ndrKey("tester alone", size, res.Goal))
+				got.lower = append(got.lower, res.Lower/1e6)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *ndrRun) series(key string) *ndrSeries {
+	if s.got[key] == nil {
+		s.got[key] = &ndrSeries{}
+	}
+	return s.got[key]
+}
+
+// search is one whole search of one device at one size.
+func (s *ndrRun) search(ctx context.Context, c contestant, o ndr.Options, size, round int) (*ndr.Outcome, error) {
+	stop, err := s.rig.begin(c, peers.Reflect)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.name, err)
+	}
+	o.WarmUp = 100 * time.Millisecond
+	o.Each = func(t ndr.Trial) {
+		fmt.Fprintf(s.o.Log, "round %d/%d  %-12s %4d B  %7.3f Mpps for %-6v lost %.3f %% %s\n", round+1, s.o.Rounds, c.name, size,
+			t.Rate/1e6, t.For, 100*t.Loss(), t.Invalid)
+	}
+	out, err := ndr.Search(ctx, o, func(ctx context.Context, pps float64, d time.Duration) (ndr.Trial, error) {
+		return s.rig.trial(ctx, s.rig.Frame(size, c.toKernel), pps, d)
+	})
+	_, err2 := stop()
+	if out != nil && round == 0 {
+		s.trace = append(s.trace, tracePlot(fmt.Sprintf("The search: %s, %d bytes", c.name, size), out))
+	}
+	if err = errors.Join(err, err2); err != nil {
+		return out, fmt.Errorf("%s at %d bytes: %w", c.name, size, err)
+	}
+	return out, nil
+}
+
+// trial sends at a rate to the device at work and counts what comes back.
+func (r *Rig) trial(ctx context.Context, frame []byte, pps float64, d time.Duration) (t ndr.Trial, err error) {
+	t = ndr.Trial{Rate: pps, For: d}
+	r.runs++
+	port := uint16(10_000 + r.runs%50_000)
+	binary.BigEndian.PutUint16(frame[34:], port)
+	err = r.gen.Do(func() (err error) {
+		restore, err := gen.Pin(generatorCPU)
+		if err != nil {
+			return err
+		}
+		defer restore()
+		g, err := gen.Open(gen.Options{IfIndex: r.genIndex, Frame: frame, Rate: pps, Only: port})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, g.Close()) }()
+		// The program of either end may have taken the link down and up again.
+		if err := r.carrier(ctx); err != nil {
+			return err
+		}
+		sent, err := g.RunPaced(ctx, d)
+		if err != nil {
+			return err
+		}
+		t.Asked, t.Sent, t.Elapsed, t.Invalid = sent.Asked, sent.Frames, sent.Elapsed, sent.Invalid()
+		// What is still in rings and softirq comes home before the counters are read.
+		time.Sleep(20 * time.Millisecond)
+		t.Received, err = g.Returned()
+		return err
+	})
+	return t, err
+}
+
+// carrier waits until both ends have a link.
+func (r *Rig) carrier(ctx context.Context) error {
+	ends := []struct {
+		nl   *netlink.Handle
+		name string
+	}{{r.gen.Netlink(), genIface}, {r.dev.Netlink(), devIface}}
+	for end := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
+		up := 0
+		for _, e := range ends {
+			l, err := e.nl.LinkByName(e.name)
+			if err != nil {
+				return fmt.Errorf("state of %s: %w", e.name, err)
+			}
+			if l.Attrs().OperState == netlink.OperUp {
+				up++
+			}
+		}
+		if up == len(ends) {
+			return nil
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			return errors.Join(errors.New("the link does not come up"), ctx.Err())
+		}
+	}
+}
+
+// integrity sends slowly through a device that sends back, and looks at every frame that comes. The note is "" when
+// they are as they were sent.
+func (r *Rig) integrity(ctx context.Context, c contestant, size int) (note string, err error) {
+	stop, err := r.begin(c, peers.Reflect)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		_, err2 := stop()
+		err = errors.Join(err, err2)
+	}()
+	frame := r.Frame(size, c.toKernel)
+	at := flow.UDP.StampAt()
+	var sum *sink.Summary
+	err = r.gen.Do(func() (err error) {
+		s, err := sink.StartXDP(ctx, r.genIndex, sink.Options{Flow: flow.SwitchML, Longest: size, StampAt: at})
+		if err != nil {
+			return err
+		}
+		g, err := gen.Open(gen.Options{IfIndex: r.genIndex, Frame: frame, StampAt: at, Rate: integrityPPS, NoReceiver: true})
+		if err == nil {
+			if err = r.carrier(ctx); err == nil {
+				_, err = g.RunPaced(ctx, 100*time.Millisecond)
+			}
+			err = errors.Join(err, g.Close())
+		}
+		var err2 error
+		sum, err2 = s.Stop()
+		return errors.Join(err, err2)
+	})
+	if err != nil {
+		return "", fmt.Errorf("look at the frames that come back: %w", err)
+	}
+	switch {
+	case sum.Damaged > 0:
+		return fmt.Sprintf("INVALID: the device damages frames: %d of %d", sum.Damaged, sum.Frames), nil
+	case sum.Frames == 0:
+		return "INVALID: no frame comes back", nil
+	}
+	return "", nil
+}
+
+// tracePlot shows the trials of a search in their order.
+func tracePlot(title string, out *ndr.Outcome) report.Plot {
+	p := report.Plot{Title: title, X: "trial", Y: "Mpps", LogY: true}
+	lines := []report.Line{{Name: "no loss", Marks: true}, {Name: "up to 0.5 % lost", Marks: true}, {Name: "more lost", Marks: true}, {Name: "INVALID", Marks: true}}
+	for i, t := range out.Trials {
+		k := 2
+		switch {
+		case t.Invalid != "":
+			k = 3
+		case t.Loss() == 0:
+			k = 0
+		case t.Loss() <= goalNDRLoss:
+			k = 1
+		}
+		lines[k].Points = append(lines[k].Points, report.Point{X: float64(i + 1), Y: t.Rate / 1e6, Text: fmt.Sprintf("%v, %.3f %% lost", t.For, 100*t.Loss())})
+	}
+	p.Lines = slices.DeleteFunc(lines, func(l report.Line) bool { return len(l.Points) == 0 })
+	return p
+}
+
+// rows turns the results into rows and plots.
+func (s *ndrRun) rows(r *report.Report, all []contestant) {
+	names := []string{"tester alone"}
+	for _, c := range all {
+		names = append(names, c.name)
+	}
+	for _, goal := range s.o.Search.Goals {
+		p := report.Plot{Title: fmt.Sprintf("Rate with at most %g %% lost, by frame size", 100*goal), X: "frame size, bytes without FCS", Y: "Mpps", LogX: true}
+		for _, size := range s.o.Sizes {
+			yardstick := s.got[ndrKey("asavie", size, goal)]
+			for _, name := range names {
+				got := s.got[ndrKey(name, size, goal)]
+				if got == nil {
+					continue
+				}
+				p.At(name, float64(size), got.lower)
+				row := report.Row{Name: ndrKey(name, size, goal), Unit: "Mpps", Note: got.note, Bound: reflectBound}
+				var against []float64
+				if (name == "lane" || name == "rings") && yardstick != nil && len(yardstick.lower) == len(got.lower) {
+					row.Against, against = ndrKey("asavie", size, goal), yardstick.lower
+					if size == goalNDRSize && goal == goalNDRLoss {
+						row.Goal = goalNDR
+					}
+				}
+				if name == "tester alone" || name == "kernel" {
+					row.Bound = "the generator's core, which also runs the device's program and takes the frames back"
+				}
+				r.Add(row, got.lower, against)
+			}
+		}
+		r.Plots = append(r.Plots, p)
+	}
+	r.Plots = append(r.Plots, s.trace...)
+}

@@ -1,0 +1,146 @@
+package bench
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"gradnic/bench/gen"
+	"gradnic/bench/ndr"
+	"gradnic/bench/peers"
+	"gradnic/internal/netlab/netlabtest"
+)
+
+func newRig(t *testing.T) *Rig {
+	t.Helper()
+	netlabtest.NeedRoot(t)
+	if err := cpus(); err != nil {
+		t.Skip(err)
+	}
+	rig, err := NewRig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rig.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rig
+}
+
+// search is a short one, for the rate that loses at most half a percent.
+func search(t *testing.T, rig *Rig, c contestant, most float64) *ndr.Outcome {
+	t.Helper()
+	s := ndrRun{o: NDROptions{Rounds: 1, Log: os.Stderr}, rig: rig, got: map[string]*ndrSeries{}}
+	out, err := s.search(t.Context(), c, ndr.Options{
+		Min: 2e3, Max: most, Goals: []float64{0.005}, Precision: 0.1, Trials: []time.Duration{20 * time.Millisecond, 60 * time.Millisecond}, Again: 4,
+	}, 64, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A device that damages what it sends back is found out, and so is one that sends nothing back. A program that takes 20 us
+// a frame runs on the generator's own core: that makes the generator slow, and the trial INVALID, not the device bad.
+func TestSlowAndDamagingDevices(t *testing.T) {
+	rig := newRig(t)
+	faulty := func(f gen.Fault) contestant {
+		return contestant{name: "faulty", ceiling: func(index int) (*gen.Program, error) { return gen.OpenFaulty(index, f) }}
+	}
+	stop, err := rig.begin(faulty(gen.Fault{Dawdle: 20 * time.Microsecond}), peers.Reflect)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := rig.trial(t.Context(), rig.Frame(64, false), 200e3, 50*time.Millisecond)
+	if _, err2 := stop(); err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	if !strings.Contains(got.Invalid, "INVALID: the generator") || got.Sent > got.Asked/2 {
+		t.Errorf("a slowed generator: %+v", got)
+	}
+	note, err := rig.integrity(t.Context(), faulty(gen.Fault{Spoil: 10}), 128)
+	if err != nil || !strings.Contains(note, "INVALID: the device damages frames") {
+		t.Errorf("a device that turns a bit of each tenth frame: %q, %v", note, err)
+	}
+	if note, err = rig.integrity(t.Context(), contestant{ceiling: gen.OpenBounce}, 128); err != nil || note != "" {
+		t.Errorf("a device that sends back what it gets: %q, %v", note, err)
+	}
+	if note, err = rig.integrity(t.Context(), contestant{ceiling: gen.OpenDrop}, 128); err != nil || !strings.Contains(note, "no frame comes back") {
+		t.Errorf("a device that drops everything: %q, %v", note, err)
+	}
+}
+
+// A lane that is slowed down in user space, on a CPU of its own, is reported as slow, not as the tester's bound.
+func TestSlowedContestant(t *testing.T) {
+	rig := newRig(t)
+	self := []string{os.Args[0], "contestant"}
+	out := search(t, rig, contestant{name: "slowed", argv: append(self, "slowed")}, 400e3)
+	r := out.Results[0]
+	t.Logf("%+v", r)
+	if r.Lower > 60e3 || strings.Contains(r.Verdict, "tester-bound") {
+		t.Errorf("a contestant that takes 20 us a frame: %+v", r)
+	}
+	var lost bool
+	for _, x := range out.Trials {
+		lost = lost || x.Invalid == "" && x.Loss() > 0.005
+	}
+	if !lost {
+		t.Error("no valid trial lost frames")
+	}
+}
+
+// Asking for more than the generator can do is INVALID, and a search then says that it is bound by the tester.
+func TestTesterBound(t *testing.T) {
+	rig := newRig(t)
+	stop, err := rig.begin(contestant{ceiling: gen.OpenBounce}, peers.Reflect)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := rig.trial(t.Context(), rig.Frame(64, false), 100e6, 30*time.Millisecond)
+	if _, err2 := stop(); err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	if !strings.Contains(got.Invalid, "INVALID: the generator") || got.Sent >= got.Asked {
+		t.Errorf("100 Mpps: %+v", got)
+	}
+}
+
+// What an interrupted run has measured is in its report.
+func TestInterruptedNDR(t *testing.T) {
+	netlabtest.NeedRoot(t)
+	if err := cpus(); err != nil {
+		t.Skip(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := 0
+	r, err := NDR(ctx, NDROptions{
+		Self: []string{os.Args[0], "contestant"}, Dir: t.TempDir(), Devices: []string{"rings"}, Sizes: []int{64, 128}, Rounds: 2,
+		Search: ndr.Options{Max: 100e3, Precision: 0.5, Goals: []float64{0.005}, Trials: []time.Duration{20 * time.Millisecond}},
+		Log: writerFunc(func(b []byte) (int, error) {
+			if strings.Contains(string(b), "rings") && strings.Contains(string(b), " 128 B") {
+				if n++; n == 2 {
+					cancel()
+				}
+			}
+			return len(b), nil
+		}),
+	})
+	if err == nil || r == nil || r.Interrupted == "" {
+		t.Fatalf("%v, %+v", err, r)
+	}
+	if len(r.Rows) == 0 || len(r.Plots) == 0 {
+		t.Errorf("%d rows, %d plots of what was complete", len(r.Rows), len(r.Plots))
+	}
+	if _, err := r.HTML(); err != nil {
+		t.Error(err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
