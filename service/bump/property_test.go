@@ -115,7 +115,7 @@ func (p *pair) meetLossy() {
 func anyFrame(r *rand.Rand, side int, tag uint64) []byte {
 	port := uint16(9000 + r.IntN(8))
 	sport := uint16(1 + r.IntN(3))
-	elements := gradient(r, r.IntN(365), port == 9001)
+	elements := gradient(r, r.IntN(360), port == 9001)
 	if r.IntN(8) == 0 {
 		for i := range elements {
 			elements[i] = byte(r.Uint32())
