@@ -1,0 +1,135 @@
+// Command training trains a small language model with eight workers through the NIC, once with each of some codecs, and leaves
+// build/bench/training.json, the losses as a plot and a table in the docs.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"gradnic/aggregation"
+	"gradnic/bench/report"
+	"gradnic/dataplane"
+	"gradnic/internal/demo"
+	"gradnic/internal/training"
+	"gradnic/worker/native"
+)
+
+// payload is the bytes of values in a packet of 1500 bytes.
+const payload = 1500 - 28 - 32
+
+// contestants are the codecs; the first is what the others are held against. topk has error feedback.
+const contestants = "none,bfp16,mxfp8-e4m3,mxfp4,topk,qsgd"
+
+func main() {
+	codecs := flag.String("codecs", contestants, "codecs, the first of which is the yardstick")
+	steps := flag.Int("steps", 200, "steps")
+	out := flag.String("json", "build/bench/training.json", "report")
+	svg := flag.String("svg", "", "write the plot of the losses to this file")
+	page := flag.String("page", "", "put the table into this page")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, strings.Split(*codecs, ","), *steps, *out, *svg, *page); err != nil {
+		fmt.Fprintln(os.Stderr, "training:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, codecs []string, steps int, out, svg, page string) error {
+	r := report.New("make train")
+	r.Title = "Training through the NIC"
+	size := training.DefaultSize
+	losses := report.Plot{Title: "Loss in training, mean of eight steps", X: "step", Y: "nats a character"}
+	finals := map[string]*training.Result{}
+	for _, codec := range codecs {
+		started := time.Now()
+		result, transport, packets, err := train(ctx, codec, steps)
+		if err != nil {
+			return fmt.Errorf("codec %s: %w", codec, err)
+		}
+		finals[codec] = result
+		fmt.Printf("%-12s %s: final loss %.4f, on text held back %.4f, %d packets a step, %.1f s\n", codec, transport, result.Final, result.Held, packets, time.Since(started).Seconds())
+		first := finals[codecs[0]]
+		final := report.Row{Name: "loss/" + codec, Unit: "nats", Against: "loss/" + codecs[0]}
+		held := report.Row{Name: "held-back/" + codec, Unit: "nats", Against: "held-back/" + codecs[0]}
+		if codec == "bfp16" {
+			final.Goal, final.Bound = 1.01, "at most the goal"
+		}
+		r.Add(final, []float64{result.Final}, []float64{first.Final})
+		r.Add(held, []float64{result.Held}, []float64{first.Held})
+		r.Add(report.Row{Name: "packets/" + codec, Unit: "a step and worker"}, []float64{float64(packets)}, nil)
+		const every = 8
+		for at := 0; at+every <= len(result.Losses); at += every {
+			mean := 0.0
+			for _, l := range result.Losses[at : at+every] {
+				mean += l / every
+			}
+			losses.At(codec, float64(at+every/2), []float64{mean})
+		}
+		if codec == codecs[0] {
+			r.Notes = append(r.Notes, fmt.Sprintf("8 workers over %s, %d steps, %d parameters, 64 sequences of %d characters a step, AdamW 3e-3; gradients are summed in order of rank, so a run repeats to the last bit", transport, steps, size.Parameters(), size.Steps))
+		}
+	}
+	r.Plots = append(r.Plots, losses)
+	if err := r.WriteFile(out); err != nil {
+		return err
+	}
+	if svg != "" {
+		// A file of its own needs what a page gives the others.
+		text := strings.Replace(string(losses.SVG()), "<svg ", `<svg xmlns="http://www.w3.org/2000/svg" width="760" font-family="system-ui,sans-serif" font-size="12" fill="#777" `, 1)
+		if err := os.WriteFile(svg, []byte(text+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	if page != "" {
+		return r.ReplaceIn(page, "training")
+	}
+	return r.Markdown(os.Stdout)
+}
+
+// train runs one codec over a NIC of its own.
+func train(ctx context.Context, codec string, steps int) (result *training.Result, transport string, packets int, err error) {
+	s, err := demo.NewSession(ctx, demo.Options{Workers: 8, Root: os.Geteuid() == 0})
+	if err != nil {
+		return nil, "", 0, err
+	}
+	defer func() {
+		if _, cerr := s.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	spec := &dataplane.NativeSpec{Type: aggregation.Float32, Op: aggregation.Mean, Order: aggregation.Ranked, Codec: codec}
+	job := dataplane.JobSpec{Name: "train", Slots: 256, Elements: spec.FitElements(8, payload), Native: spec}
+	ws, leave, err := s.Join(ctx, job)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	defer func() {
+		if lerr := leave(); err == nil {
+			err = lerr
+		}
+	}()
+	n := training.DefaultSize.Parameters()
+	feedback := make([]*native.Feedback, len(ws))
+	if strings.HasPrefix(codec, "topk") {
+		for rank, w := range ws {
+			if feedback[rank], err = w.NewFeedback(n); err != nil {
+				return nil, "", 0, err
+			}
+		}
+	}
+	result, err = training.Run(training.Options{Steps: steps, Seed: 1}, func(rank int, dst, src []float32) (err error) {
+		if f := feedback[rank]; f != nil {
+			_, err = native.AllReduceFeedback(ctx, ws[rank], dst, src, f)
+		} else {
+			_, err = native.AllReduce(ctx, ws[rank], dst, src)
+		}
+		return err
+	})
+	return result, s.Transport, (n + job.Elements - 1) / job.Elements, err
+}
