@@ -3,6 +3,8 @@ package control
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -24,6 +26,16 @@ func maxWorkers(protocol string) int {
 	return dataplane.MaxWorkers
 }
 
+// elsewhere are types and operations that other collectives have, in the words of MPI, NCCL and NumPy, and that this NIC
+// does not: who asks for one knows what he wants, and is told what there is.
+var elsewhere = map[string][]string{
+	"type": {
+		"complex64", "complex128", "complex", "bool", "uint8", "uint16", "int16", "uint32", "uint64", "float8", "float8_e4m3", "float8_e5m2",
+		"fp8", "float128", "longdouble",
+	},
+	"op": {"prod", "product", "avg", "premulsum", "land", "lor", "lxor", "band", "bor", "bxor", "maxloc", "minloc", "argmax", "argmin", "replace"},
+}
+
 func nativeFromProto(spec *dataplane.JobSpec, m *apiv1.NativeSpec) error {
 	n := &dataplane.NativeSpec{}
 	spec.Native = n
@@ -42,6 +54,9 @@ func nativeFromProto(spec *dataplane.JobSpec, m *apiv1.NativeSpec) error {
 			continue // the first of its names
 		}
 		if err := f.set([]byte(f.value)); err != nil {
+			if slices.Contains(elsewhere[f.name], strings.ToLower(f.value)) {
+				return refuse(Unsupported, "job.native."+f.name, "%v", err) // it has those that are supported
+			}
 			return refuse(Invalid, "job.native."+f.name, "%v", err)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	apiv1 "gradnic/control/api/v1"
@@ -99,5 +101,57 @@ func TestNativeJobFile(t *testing.T) {
 	}
 	if _, err := read("name: a\nworkers: 3\norder: ranked\n"); err == nil || !strings.Contains(err.Error(), "native") {
 		t.Errorf("order without the protocol: %v", err)
+	}
+}
+
+// What others have and this NIC does not is Unimplemented, with what there is; what nobody has is a mistake. Workers that
+// can not be are refused by name, as in jobs of SwitchML.
+func TestNativeRefusesByName(t *testing.T) {
+	r := newRig(t)
+	for _, c := range []struct {
+		native *apiv1.NativeSpec
+		change func(*apiv1.JobSpec)
+		code   codes.Code
+		says   []string
+	}{
+		{&apiv1.NativeSpec{Op: "prod"}, nil, codes.Unimplemented, []string{"job.native.op", "sum, mean, min, max"}},
+		{&apiv1.NativeSpec{Op: "PROD"}, nil, codes.Unimplemented, []string{"job.native.op", "sum, mean, min, max"}},
+		{&apiv1.NativeSpec{Op: "land"}, nil, codes.Unimplemented, []string{"job.native.op"}},
+		{&apiv1.NativeSpec{Type: "complex64"}, nil, codes.Unimplemented, []string{"job.native.type", "int32", "int64", "int8", "float32", "float64", "float16", "bfloat16"}},
+		{&apiv1.NativeSpec{Type: "uint8"}, nil, codes.Unimplemented, []string{"job.native.type", "int8"}},
+		{&apiv1.NativeSpec{Type: "int7"}, nil, codes.InvalidArgument, []string{"job.native.type", "int8"}},
+		{nil, func(s *apiv1.JobSpec) { s.Members[1].Ipv4 = nicIP.String() }, codes.InvalidArgument, []string{"members[rank 1].ipv4", "NIC's own"}},
+		{nil, func(s *apiv1.JobSpec) { s.Members[1].Mac = nicMAC.String() }, codes.InvalidArgument, []string{"members[rank 1].mac", "NIC's own"}},
+		{nil, func(s *apiv1.JobSpec) { s.Members[1].Port = "eth9" }, codes.InvalidArgument, []string{"members[rank 1].port", `"eth9"`, "mem0 mem1"}},
+		{nil, func(s *apiv1.JobSpec) { s.Members[1].Rank = 0 }, codes.InvalidArgument, []string{"rank 0 is given twice"}},
+		{nil, func(s *apiv1.JobSpec) { s.Members[1].Rank = 3 }, codes.InvalidArgument, []string{"members[rank 3].rank"}},
+	} {
+		spec := nativeSpec("n", c.native)
+		spec.Members = []*apiv1.WorkerSpec{member(0), member(1)}
+		if c.change != nil {
+			c.change(spec)
+		}
+		_, err := r.client.InstallJob(t.Context(), &apiv1.InstallJobRequest{Spec: spec})
+		for _, says := range c.says {
+			if status.Code(err) != c.code || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v: %v, want %v with %q", spec, err, c.code, says)
+			}
+		}
+		if jobs := r.nic.Jobs(); len(jobs) != 0 {
+			t.Fatalf("jobs %v", jobs)
+		}
+	}
+	spec := nativeSpec("n", nil)
+	r.install(t, spec)
+	for name, change := range map[string]func(*apiv1.WorkerSpec){
+		"members that are the NIC": func(w *apiv1.WorkerSpec) { w.Ipv4 = nicIP.String() },
+		"on no port":               func(w *apiv1.WorkerSpec) { w.Port = "eth9" },
+		"of no rank":               func(w *apiv1.WorkerSpec) { w.Rank = 3 },
+	} {
+		w := member(1)
+		change(w)
+		if _, err := r.client.AddWorker(t.Context(), &apiv1.AddWorkerRequest{Job: "n", Worker: w}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "worker.") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
