@@ -2,6 +2,7 @@ package rtl
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -64,6 +65,23 @@ func TestSwitchMLConformance(t *testing.T) {
 			runSuite(t, sim, "switchml", "run.sh", []int{64}, interop.Options{}, "recorded-64")
 			some := []string{"sum", "sets-overlap", "duplicate-changed", "result-lost-last", "wraps", "exponents", "reply-headers", "vlan", "padded", "arp"}
 			runSuite(t, sim, "switchml", "run.sh", []int{256}, interop.Options{Only: some})
+		})
+	}
+}
+
+// The kit's suite for the native protocol. There is no clock in the hardware, and so no word about slow workers.
+func TestNativeConformance(t *testing.T) {
+	for _, sim := range simulators() {
+		t.Run(sim, func(t *testing.T) {
+			t.Parallel()
+			elements := []int{64}
+			if all() {
+				elements = []int{64, 256, 1, 17, 360}
+			}
+			for _, n := range elements {
+				command := fmt.Sprintf("env PROTOCOL=native run.sh +slots=128 +elements=%d", n)
+				runSuite(t, sim, "native", command, []int{n}, interop.Options{}, "collecting")
+			}
 		})
 	}
 }

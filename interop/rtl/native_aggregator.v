@@ -1,6 +1,7 @@
 // native_aggregator sums int32 by the native protocol (docs/protocol.md): workers report, are told to go, contribute, and
 // get results. It is one job, without codecs. It has no clock and does not take back what it lost: there are no collecting
-// notices, deadlines, asks and supplies, and workers that had results before a reset are told that their job is aborted.
+// notices, deadlines, asks and supplies, and workers that all had results before a reset are told that their job is
+// aborted.
 //
 // The header begins at byte 42 and the values at byte 74 of the frame, which is 2 mod 8: every field of more than two
 // bytes lies in two words, and values are moved by two bytes on their way in and out.
@@ -75,10 +76,11 @@ module native_aggregator #(
     // The job.
     reg  [31:0]        epoch;
     reg  [1:0]         state;         // of the job
-    localparam FORMING = 2'd0, READY = 2'd1, ABORTED = 2'd2;
+    localparam FORMING = 2'd0, READY = 2'd1, ABORTED = 2'd2, OUT_OF_STEP = 2'd3;
     reg  [WORKERS-1:0] reported;
-    reg  [WORKERS-1:0] blamed;        // aborted: who left
-    reg                had;           // forming: somebody has reported that it has results
+    reg  [WORKERS-1:0] fresh;         // who has reported with life 0
+    reg  [WORKERS-1:0] had;           // who has reported that it has results
+    reg  [WORKERS-1:0] blamed;        // aborted: who left; out of step: who started anew
     reg  [31:0]        nonces [0:WORKERS-1];
     reg  [15:0]        ports  [0:WORKERS-1];
     reg  [79:0]        rows   [0:WORKERS-1];
@@ -178,37 +180,44 @@ module native_aggregator #(
         end
     endtask
 
-    task note;
-        begin
-            reported[rank] <= 1'b1;
-            nonces[rank]   <= nonce;
-            ports[rank]    <= src_port;
-            had            <= had || round != 32'd0 || in_slot != 32'd0 || in_length != 16'd8;
-        end
-    endtask
+    // What a report says, and the reports with it.
+    wire               has       = round != 32'd0 || in_slot != 32'd0 || in_length != 16'd8;
+    wire [WORKERS-1:0] now_had   = (had & ~bit_of) | (has ? bit_of : {WORKERS{1'b0}});
+    wire [WORKERS-1:0] now_fresh = (fresh & ~bit_of) | (life == 32'd0 ? bit_of : {WORKERS{1'b0}});
+    wire               partly    = now_fresh != {WORKERS{1'b0}} && now_fresh != everybody;
 
     task report;
         begin
-            if (state == FORMING && (life == 32'd0 || in_epoch == epoch)) begin
-                note;
-                if ((reported | bit_of) == everybody && (had || round != 32'd0 || in_slot != 32'd0 || in_length != 16'd8)) begin
-                    state <= ABORTED;
-                    tell(1'b1);
-                end else if ((reported | bit_of) == everybody) begin
+            if ((state == FORMING && (life == 32'd0 || in_epoch == epoch)) || (state == OUT_OF_STEP && life == 32'd0)) begin
+                reported[rank] <= 1'b1;
+                nonces[rank]   <= nonce;
+                ports[rank]    <= src_port;
+                had            <= now_had;
+                fresh          <= now_fresh;
+                if ((reported | bit_of) != everybody)
+                    tell(1'b0);
+                else if (now_had == {WORKERS{1'b0}}) begin
                     state <= READY;
                     tell(1'b1);
-                end else
-                    tell(1'b0);
-            end else if (state != FORMING && life == 32'd0 && !(state == READY && known)) begin
+                end else if (partly) begin
+                    state  <= OUT_OF_STEP;
+                    blamed <= now_fresh;
+                    tell(state != OUT_OF_STEP);
+                end else begin
+                    state  <= ABORTED;
+                    blamed <= {WORKERS{1'b0}};
+                    tell(1'b1);
+                end
+            end else if ((state == READY && !known || state == ABORTED) && life == 32'd0) begin
                 // A worker that has started anew: so do all.
-                epoch    <= shift2 ^ (shift2 << 5);
-                state    <= FORMING;
-                blamed   <= {WORKERS{1'b0}};
-                reported <= bit_of;
+                epoch        <= shift2 ^ (shift2 << 5);
+                state        <= FORMING;
+                reported     <= bit_of;
                 nonces[rank] <= nonce;
                 ports[rank]  <= src_port;
-                had      <= round != 32'd0 || in_slot != 32'd0 || in_length != 16'd8;
-                step     <= RENEW;
+                had          <= has ? bit_of : {WORKERS{1'b0}};
+                fresh        <= bit_of;
+                step         <= RENEW;
             end else begin
                 if (state == READY && known)
                     ports[rank] <= src_port;
@@ -229,7 +238,8 @@ module native_aggregator #(
             epoch    <= seed;
             reported <= {WORKERS{1'b0}};
             blamed   <= {WORKERS{1'b0}};
-            had      <= 1'b0;
+            had      <= {WORKERS{1'b0}};
+            fresh    <= {WORKERS{1'b0}};
         end else case (step)
             START:
                 if (ready)
@@ -254,9 +264,12 @@ module native_aggregator #(
                 if (kind == REPORT) begin
                     verdict <= TOLD;
                     report;
-                end else if (leaves && state == FORMING) begin
+                end else if (leaves && state != READY && fresh[rank]) begin
                     verdict        <= TOLD;
+                    state          <= FORMING;
                     reported[rank] <= 1'b0;
+                    had[rank]      <= 1'b0;
+                    fresh[rank]    <= 1'b0;
                     tell(1'b0);
                 end else if (leaves) begin
                     verdict <= TOLD;
@@ -320,8 +333,9 @@ module native_aggregator #(
     wire [47:0] to_mac;
     wire [31:0] to_ip;
     assign {to_mac, to_ip} = rows[to];
+    wire [WORKERS-1:0] ranks = state == FORMING ? everybody & ~reported : blamed;
     wire [15:0] bitmap_length = state == READY ? 16'd0 : ({{16-RANK-1{1'b0}}, workers} + 16'd7) >> 3;
-    wire [15:0] out_length = notice ? 16'd32 + (state == ABORTED && blamed == 0 ? 16'd0 : bitmap_length) : bytes;
+    wire [15:0] out_length = notice ? 16'd32 + (ranks == {WORKERS{1'b0}} ? 16'd0 : bitmap_length) : bytes;
     wire [15:0] out_total = out_length + 16'd60;
     // A result that is asked for once more goes where it was asked from, all else where the last report came from.
     wire [15:0] out_port = !all && to == rank ? src_port : ports[to];
@@ -333,10 +347,9 @@ module native_aggregator #(
     wire [7:0]  out_flags = notice ? 8'd0 : {3'b000, wrap, 3'b000, resend};
     wire [15:0] out_rank = notice ? {11'd0, to} : {10'd0, workers};
     wire [31:0] out_nonce = to == rank && kind == REPORT ? nonce : 32'd0;
-    wire [7:0]  code = state == READY ? 8'd2 : state == FORMING ? 8'd1 : 8'd4;
+    wire [7:0]  code = state == READY ? 8'd2 : state == FORMING ? 8'd1 : state == ABORTED ? 8'd4 : 8'd5;
     // A report of a life that is over: its sender is told so while the others go on.
     wire        over = kind == REPORT && state == READY && !known;
-    wire [WORKERS-1:0] ranks = state == FORMING ? everybody & ~reported : blamed;
     wire [31:0] ranks32 = {{32-WORKERS{1'b0}}, ranks};
     wire [31:0] bitmap = state == READY ? 32'd0 : {ranks32[7:0], ranks32[15:8], ranks32[23:16], ranks32[31:24]};
 
