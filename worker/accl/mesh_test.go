@@ -129,7 +129,7 @@ func (m *mesh) check(t testing.TB, j *acclcheck.Job) {
 func TestCollectivesInMemory(t *testing.T) {
 	for ranks := 1; ranks <= 5; ranks++ {
 		for root := range ranks {
-			if !*full && root != 0 && root != ranks-1 {
+			if !*full && (ranks == 5 || root != ranks-1 && root != 0 || ranks == 4 && root == 0) {
 				continue
 			}
 			for _, c := range acclcheck.Kinds(root) {
@@ -138,6 +138,9 @@ func TestCollectivesInMemory(t *testing.T) {
 				}
 				var jobs []*acclcheck.Job
 				for _, n := range append([]int{0}, acclcheck.Sizes(c.Type, DefaultSegment, !*full)...) {
+					if underRace && n%7 != 1 && n > 3 {
+						continue
+					}
 					if *full || n <= 9 || ranks == 3 || n%ranks == 1 {
 						c.Count = n
 						jobs = append(jobs, acclcheck.New(c, ranks, DefaultSegment, uint64(n)))

@@ -65,8 +65,9 @@ func TestLongOverUDP(t *testing.T) {
 	}
 }
 
-// badPeer is a rank on a plain socket of its namespace that loses, or sends in another order, what change says.
-func badPeer(t *testing.T, n *rig.Net, rank int, change func(k int, d Datagram) []Datagram, calls ...Call) {
+// badPeer is a rank on a plain socket of its namespace that loses, or sends in another order, what change says. The socket
+// is open when it returns; the rank begins with start.
+func badPeer(t *testing.T, n *rig.Net, rank int, change func(k int, d Datagram) []Datagram, calls ...Call) (start func()) {
 	t.Helper()
 	p, err := NewResponder(Config{Rank: rank, Ranks: n.Peers}, calls...)
 	if err != nil {
@@ -93,7 +94,7 @@ func badPeer(t *testing.T, n *rig.Net, rank int, change func(k int, d Datagram) 
 			k++
 		}
 	}
-	g.Go(func() {
+	run := func() {
 		send(p.Start())
 		buf := make([]byte, wire.MaxDatagram)
 		for {
@@ -104,13 +105,14 @@ func badPeer(t *testing.T, n *rig.Net, rank int, change func(k int, d Datagram) 
 			out, _ := p.Datagram(int(from.Port())-wire.BasePort, buf[:k])
 			send(out)
 		}
-	})
+	}
+	return func() { g.Go(run) }
 }
 
 // TestAccidentsOverUDP: a datagram of one rank is lost, or overtaken by the next, among three ranks over real sockets.
 // Both other ranks end with an error that names it or whom they waited for, within the deadline, and stay ended.
 func TestAccidentsOverUDP(t *testing.T) {
-	const timeout = 300 * time.Millisecond
+	const timeout = 500 * time.Millisecond
 	var held []Datagram
 	for _, c := range []struct {
 		name   string
@@ -142,13 +144,14 @@ func TestAccidentsOverUDP(t *testing.T) {
 			for r := range 2 {
 				rs = append(rs, n.UDP(t, Config{Rank: r, Ranks: n.Peers, Timeout: timeout}))
 			}
+			start := badPeer(t, n, 2, c.change, j.Of(2)...)
 			errs := make([]error, 2)
 			begin := time.Now()
 			var g sync.WaitGroup
 			for r, k := range rs {
 				g.Go(func() { errs[r] = k.Do(t.Context(), j.Of(r)[0]) })
 			}
-			badPeer(t, n, 2, c.change, j.Of(2)...)
+			start()
 			g.Wait()
 			if d := time.Since(begin); d > 10*timeout {
 				t.Errorf("took %v", d)
@@ -161,7 +164,7 @@ func TestAccidentsOverUDP(t *testing.T) {
 				t.Errorf("rank 1, which waits for rank 0: %v", errs[1])
 			}
 			for r, k := range rs {
-				if err := k.Do(t.Context(), j.Of(r)[0]); !errors.Is(err, ErrEnded) || !errors.Is(err, pe.Why) && !errors.Is(err, ErrTimeout) {
+				if err := k.Do(t.Context(), j.Of(r)[0]); !errors.Is(err, ErrEnded) || !errors.Is(err, errs[r]) {
 					t.Errorf("rank %d, next call: %v", r, err)
 				}
 			}
