@@ -8,7 +8,7 @@ import (
 
 // The sender's timers and window, in frames.
 const (
-	firstWindow = 16
+	firstWindow = 32
 	leastWindow = 4
 	minTimeout  = 20 * time.Millisecond
 	grace       = time.Millisecond     // for acknowledgements that this node has not read yet
@@ -335,7 +335,7 @@ func (e *engine) timedOut() {
 }
 
 // grow opens the window: by what was acknowledged at first, then by one a round trip; not when the last round
-// trip says that frames queue on the way.
+// trip says that frames queue on the way, where they would hold up the acknowledgements of others.
 func (t *outbound) grow(acked int, ns float64) {
 	if ns > t.least+float64(fullQueue) {
 		t.slow = min(t.slow, t.window)
