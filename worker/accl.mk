@@ -3,5 +3,6 @@
 accl-full: ## ACCL ranks: every collective, type and size, in memory, over UDP and over AF_XDP (root)
 	$(GO) test -count=1 -timeout 30m ./worker/accl ./service/accl -args -full
 	$(GO) test -run '^$$' -fuzz '^FuzzReceiver$$' -fuzztime 30s -parallel 2 ./wire/accl
+	$(GO) test -run '^$$' -fuzz '^FuzzEngine$$' -fuzztime 30s -parallel 2 ./worker/accl
 
 soak: accl-full

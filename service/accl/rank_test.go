@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -131,6 +132,60 @@ func TestFrames(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestGolden: the all-reduce that the card's emulator sent, played to a NIC in either role: its frames carry the recorded
+// bytes, padding included, and nothing else.
+func TestGolden(t *testing.T) {
+	record, err := os.ReadFile("../../wire/accl/testdata/allreduce17-w2.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank := range 2 {
+		t.Run(fmt.Sprint("rank ", rank), func(t *testing.T) {
+			ps := peers(2)
+			port := dataplane.NewMemPort("m")
+			_, r := start(t, worker.Config{Rank: rank, Ranks: ps, CardPadding: true}, 2048, port)
+			x := make([]float64, 17)
+			for i := range x {
+				x[i] = float64(float32(rank+1) + float32(i)/10)
+			}
+			call := worker.Call{Collective: worker.AllReduce, Type: worker.Float32, Count: 17, Src: acclcheck.Encode(worker.Float32, x), Dst: make([]byte, 68)}
+			ended := make(chan error, 1)
+			go func() { ended <- r.Do(t.Context(), call) }()
+			buf := make([]byte, 5000)
+			for line := range bytes.Lines(record) {
+				var from, to int
+				var payload []byte
+				if _, err := fmt.Sscanf(string(line), "%d %d %x", &from, &to, &payload); err != nil {
+					t.Fatal(err)
+				}
+				if from == rank {
+					k, err := port.Recv(buf, time.Now().Add(5*time.Second))
+					if err != nil || !bytes.Equal(buf[wire.PayloadOffset:k], payload) {
+						t.Fatalf("%v: sent\n%x, recorded\n%x", err, buf[wire.PayloadOffset:max(k, wire.PayloadOffset)], payload)
+					}
+					continue
+				}
+				frame := make([]byte, wire.PayloadOffset+len(payload))
+				a := wire.Endpoint{MAC: ps[from].MAC, IP: ps[from].IP, Port: uint16(wire.BasePort + from)}
+				b := wire.Endpoint{MAC: ps[to].MAC, IP: ps[to].IP, Port: uint16(wire.BasePort + to)}
+				wire.PutFrame(frame, &a, &b, len(payload))
+				copy(frame[wire.PayloadOffset:], payload)
+				if err := port.Send(frame); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range acclcheck.Decode(worker.Float32, call.Dst) {
+				if want := (1 + float32(i)/10) + (2 + float32(i)/10); float32(v) != want {
+					t.Errorf("element %d: %v, want %v", i, v, want)
+				}
+			}
+		})
 	}
 }
 
