@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"os"
 	"testing"
 	"time"
 
@@ -138,7 +137,7 @@ func TestFrames(t *testing.T) {
 // TestGolden: the all-reduce that the card's emulator sent, played to a NIC in either role: its frames carry the recorded
 // bytes, padding included, and nothing else.
 func TestGolden(t *testing.T) {
-	record, err := os.ReadFile("../../wire/accl/testdata/allreduce17-w2.txt")
+	record, err := acclcheck.Record("../../wire/accl/testdata/allreduce17-w2.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,12 +154,8 @@ func TestGolden(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- r.Do(t.Context(), call) }()
 			buf := make([]byte, 5000)
-			for line := range bytes.Lines(record) {
-				var from, to int
-				var payload []byte
-				if _, err := fmt.Sscanf(string(line), "%d %d %x", &from, &to, &payload); err != nil {
-					t.Fatal(err)
-				}
+			for _, p := range record {
+				from, to, payload := p.From, p.To, p.Payload
 				if from == rank {
 					k, err := port.Recv(buf, time.Now().Add(5*time.Second))
 					if err != nil || !bytes.Equal(buf[wire.PayloadOffset:k], payload) {

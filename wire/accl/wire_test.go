@@ -211,7 +211,7 @@ func TestPutFrame(t *testing.T) {
 // fault was given for.
 func FuzzReceiver(f *testing.F) {
 	for _, r := range golden(f) {
-		f.Add(r.payload, uint16(len(r.payload)))
+		f.Add(r.Payload, uint16(len(r.Payload)))
 	}
 	long := bytes.Join(message(Header{Src: 1, Tag: TagAny}, make([]byte, 9000)), nil)
 	f.Add(long, uint16(MaxDatagram))

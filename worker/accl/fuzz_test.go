@@ -13,7 +13,7 @@ import (
 // time has passed.
 func FuzzEngine(f *testing.F) {
 	for _, p := range golden(f) {
-		f.Add(byte(8), byte(1), uint16(17), uint16(127), p.payload)
+		f.Add(byte(8), byte(1), uint16(17), uint16(127), p.Payload)
 	}
 	record, err := os.ReadFile("../../wire/accl/testdata/allreduce17-w2.txt")
 	if err != nil {

@@ -1,12 +1,9 @@
 package accl_test
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/hex"
 	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"gradnic/internal/acclcheck"
@@ -14,32 +11,12 @@ import (
 	. "gradnic/worker/accl"
 )
 
-type recorded struct {
-	from, to int
-	payload  []byte
-}
-
 // golden are the packets of one all-reduce of 17 float32 by two ranks, as the card's emulator sent them.
-func golden(t testing.TB) (all []recorded) {
+func golden(t testing.TB) []acclcheck.Packet {
 	t.Helper()
-	f, err := os.Open("../../wire/accl/testdata/allreduce17-w2.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var r recorded
-		var h string
-		if _, err := fmt.Sscan(s.Text(), &r.from, &r.to, &h); err != nil {
-			t.Fatal(err)
-		}
-		if r.payload, err = hex.DecodeString(h); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, r)
-	}
-	if len(all) != 4 {
-		t.Fatalf("%d packets", len(all))
+	all, err := acclcheck.Record("../../wire/accl/testdata/allreduce17-w2.txt")
+	if err != nil || len(all) != 4 {
+		t.Fatalf("%v, %d packets", err, len(all))
 	}
 	return all
 }
@@ -69,11 +46,11 @@ func TestGolden(t *testing.T) {
 			sent := r.Start()
 			var want [][]byte
 			for i, p := range golden(t) {
-				if p.from == rank {
-					want = append(want, p.payload)
+				if p.From == rank {
+					want = append(want, p.Payload)
 					continue
 				}
-				more, f := r.Datagram(p.from, p.payload)
+				more, f := r.Datagram(p.From, p.Payload)
 				if f != wire.OK {
 					t.Fatalf("packet %d: %v", i, f)
 				}
