@@ -56,6 +56,7 @@ type lane struct {
 	lanes []*lane
 	peers []peer // by lane, own entry unused
 	held  int    // frames delayed by impairments
+	paced bool   // ports have a pacer
 
 	sharing *sharing // nil: every copy of a result is a frame of its own
 
@@ -101,6 +102,7 @@ type lanePort struct {
 	egress   *laneQueue
 	tx       txBatch
 	impair   *laneImpair    // nil: perfect
+	pace     *pacer         // nil: as fast as it goes
 	pktgen   *pktgenAccount // nil: nobody asked
 }
 
@@ -188,6 +190,11 @@ func (l *lane) round() bool {
 
 // receive takes one batch from a queue through all stages. first is true when the round has not read the clock yet.
 func (l *lane) receive(q *laneQueue, first bool) int {
+	if l.paced {
+		if l.updateNow(); !l.mayReceive(q.port) {
+			return 0
+		}
+	}
 	b := &l.batch
 	l.begin()
 	n := q.Receive(b.desc[:BatchSize])
@@ -196,6 +203,10 @@ func (l *lane) receive(q *laneQueue, first bool) int {
 	}
 	if first {
 		l.updateNow()
+	}
+	if l.paced {
+		p := l.ports[q.port].pace
+		p.take(&p.in, l.now, b.desc[:n])
 	}
 	q.filled -= n
 	c := &l.counts[q.port]

@@ -104,6 +104,9 @@ func (l *lane) transmit(port int) {
 		if l.taps != nil {
 			l.taps.sent(l, port, t.desc[posted:posted+n])
 		}
+		if p.pace != nil {
+			p.pace.take(&p.pace.out, l.now, t.desc[posted:posted+n])
+		}
 		q.sending += n
 		posted += n
 		l.kick(q)
