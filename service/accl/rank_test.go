@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -270,6 +271,50 @@ func TestAccidentsOverXDP(t *testing.T) {
 		if err := rs[r].Do(t.Context(), j.Of(r)[0]); !errors.Is(err, worker.ErrEnded) {
 			t.Errorf("rank %d afterwards: %v", r, err)
 		}
+	}
+}
+
+// TestOvertakenOverXDP: frames overtake each other on their way to one of two receivers of a broadcast. It names that at
+// once, and its NIC counts the frames under their reasons; the other one has all elements.
+func TestOvertakenOverXDP(t *testing.T) {
+	n := rig.New(t, 3, func(int) bool { return false })
+	var rs []*accl.Rank
+	var nics []*dataplane.NIC
+	for r := range 3 {
+		nic, k := start(t, worker.Config{Rank: r, Ranks: n.Peers}, 4096,
+			dataplane.XDPPort{Interface: rig.Interface, Namespace: n.Spaces[r].Do, Mode: xdp.Native})
+		rs, nics = append(rs, k), append(nics, nic)
+	}
+	if err := nics[0].Impair(rig.Interface, dataplane.Impairment{Reorder: 0.3}); err != nil {
+		t.Fatal(err)
+	}
+	j := acclcheck.New(worker.Call{Collective: worker.Bcast, Type: worker.Float32, Count: 100_000, Root: 2}, 3, worker.DefaultSegment, 1)
+	errs := make([]error, 3)
+	var g sync.WaitGroup
+	for r := range 3 {
+		g.Go(func() { errs[r] = rs[r].Do(t.Context(), j.Of(r)[0]) })
+	}
+	g.Wait()
+	var pe *worker.PeerError
+	if !errors.As(errs[0], &pe) || pe.Peer != 2 || pe.Why != worker.ErrLost || pe.Fault != wire.Ahead {
+		t.Errorf("rank 0: %v", errs[0])
+	}
+	if errs[1] != nil || errs[2] != nil {
+		t.Errorf("rank 1: %v, rank 2: %v", errs[1], errs[2])
+	}
+	if _, err := j.Wrong(1); err != nil {
+		t.Error(err)
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		drops := nics[0].Snapshot().Total.Drops
+		if drops["accl-ahead"] == 1 && drops["accl-out-of-step"] > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("drops %v", drops)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

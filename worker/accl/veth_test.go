@@ -14,6 +14,7 @@ import (
 	"gradnic/internal/acclcheck"
 	"gradnic/internal/acclcheck/rig"
 	wire "gradnic/wire/accl"
+	"gradnic/wire/inet"
 	. "gradnic/worker/accl"
 )
 
@@ -40,6 +41,35 @@ func TestOverUDP(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOverLoopback: ranks on addresses of the loopback interface, which needs no rights; every collective and type.
+func TestOverLoopback(t *testing.T) {
+	var ps []Peer
+	for r := range 3 {
+		ip := inet.Addr{127, 0, 0, byte(r + 1)}
+		free, err := net.ListenUDP("udp4", &net.UDPAddr{IP: ip[:]}) // a port that nobody has
+		if err != nil {
+			t.Fatal(err)
+		}
+		ps = append(ps, Peer{IP: ip, Port: free.LocalAddr().(*net.UDPAddr).AddrPort().Port()})
+		free.Close()
+	}
+	var rs []Rank
+	for r := range 3 {
+		u, err := Listen(Config{Rank: r, Ranks: ps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { u.Close() })
+		rs = append(rs, u)
+	}
+	for i, c := range acclcheck.Kinds(0) {
+		c.Count, c.Root = 1000+i, i%3
+		if err := rig.Do(t.Context(), rs, acclcheck.New(c, 3, DefaultSegment, 1)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
