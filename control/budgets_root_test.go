@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	apiv1 "gradnic/control/api/v1"
+	"gradnic/control/card"
 	"gradnic/dataplane"
 	"gradnic/internal/netlab"
 	"gradnic/internal/netlab/netlabtest"
@@ -229,5 +230,39 @@ func TestListTenants(t *testing.T) {
 	}
 	if z.GetName() != "team-z" || z.GetJobs() != 0 || z.GetQuota().GetJobs() != 1 {
 		t.Errorf("team-z: %v", z)
+	}
+}
+
+// Ports are paced as long as the card says how fast its link is and it is asked for.
+func TestCardPace(t *testing.T) {
+	r := newRig(t)
+	jobs := r.server.Jobs()
+	slow, err := card.Parse("slow", []byte("name: slow\nlink_rate: {value: 2000000, source: a test}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.install(t, jobSpec("j", 1))
+	// 24 results of some 300 bytes at 2 Mbit/s are 32 ms, less the burst.
+	rounds := func() time.Duration {
+		stop, results := make(chan struct{}), 0
+		begin := time.Now()
+		time.AfterFunc(100*time.Millisecond, func() { close(stop) })
+		if err := r.reduce(stop, &results); err != nil {
+			t.Fatal(err)
+		}
+		return time.Since(begin) / time.Duration(results)
+	}
+	const link = 1300 * time.Microsecond // of one result: (308 + 24) * 8 / 2e6 s
+	for _, c := range []struct {
+		limits Limits
+		paced  bool
+	}{{Limits{Card: slow}, false}, {Limits{Card: slow, Pace: true}, true}, {Limits{Pace: true}, false}} {
+		jobs.SetLimits(c.limits)
+		if jobs.paced != c.paced {
+			t.Errorf("%+v: paced %t", c.limits, jobs.paced)
+		}
+		if took := rounds(); c.paced && took < link*8/10 {
+			t.Errorf("paced: a result every %v, the link carries one every %v", took, link)
+		}
 	}
 }

@@ -48,6 +48,7 @@ type Jobs struct {
 	watchers   map[*Watch]struct{}
 	generation uint64
 	limits     Limits
+	paced      bool                                // the ports are
 	charged    bool                                // the ports have budgets
 	uncharged  bool                                // they do not have those of now: to be tried again
 	present    func(job string, workers int) []int // nil: nobody knows

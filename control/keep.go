@@ -45,6 +45,7 @@ func (j *Jobs) restore() error {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.charge()
+		j.pace()
 		return nil
 	}
 	records, generation, err := j.store.Load()
@@ -65,6 +66,7 @@ func (j *Jobs) restore() error {
 		}
 	}
 	j.charge()
+	j.pace()
 	j.logger.Info("jobs restored", "store", j.store.Path(), "restored", len(j.records), "not_restored", len(j.lost))
 	return nil
 }

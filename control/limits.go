@@ -30,6 +30,8 @@ type Limits struct {
 	Memory int64
 	// Card is the device whose limits hold too; nil: none.
 	Card *card.Profile
+	// Pace lets the ports be no faster than the card's link.
+	Pace bool
 	// Tenants are the quotas by tenant. Jobs of nobody in particular have none.
 	Tenants map[string]Quota
 	// Strays is how many frames a second each port takes of senders that are no job's
@@ -116,6 +118,23 @@ func (j *Jobs) SetLimits(l Limits) {
 	defer j.mu.Unlock()
 	j.limits = l
 	j.charge()
+	j.pace()
+}
+
+// pace lets the ports be as fast as the card's link, or as they can. j.mu is held.
+func (j *Jobs) pace() {
+	rate := uint64(0)
+	if c := j.limits.Card; j.limits.Pace && c != nil && c.LinkRate != nil {
+		rate = uint64(c.LinkRate.Value)
+	}
+	if rate == 0 && !j.paced {
+		return
+	}
+	if err := j.nic.SetPace(rate); err != nil {
+		j.logger.Error("ports not paced", "rate", rate, "err", err)
+		return
+	}
+	j.paced = rate != 0
 }
 
 // Card is the device that the NIC stands in for; nil: none.
@@ -129,6 +148,7 @@ func (j *Jobs) Card() *card.Profile {
 type use struct {
 	jobs, slots int
 	memory      int64
+	values      int64 // bytes of values alone, as cards count
 }
 
 // admit refuses a job for which there is no room, with the figures and what would
@@ -149,6 +169,7 @@ func (j *Jobs) admit(spec dataplane.JobSpec) error {
 		all.jobs++
 		all.slots += r.asked.Slots
 		all.memory += r.bytes
+		all.values += card.MemoryOf(r.asked)
 		if r.asked.Tenant == spec.Tenant {
 			own.jobs++
 			own.slots += r.asked.Slots
@@ -156,7 +177,7 @@ func (j *Jobs) admit(spec dataplane.JobSpec) error {
 		}
 	}
 	if j.limits.Card != nil {
-		if no := j.limits.Card.Check(spec, all.jobs, all.slots); no != nil {
+		if no := j.limits.Card.Check(spec, card.Use{Jobs: all.jobs, Slots: all.slots, Memory: all.values}); no != nil {
 			kind := Unsupported
 			if no.Full {
 				kind = Exhausted

@@ -18,6 +18,7 @@ type guardFlags struct {
 	memory string
 	strays uint64
 	card   string
+	pace   bool
 	// workers of the SwitchML controller
 	workers []string
 }
@@ -31,6 +32,7 @@ func (g *guardFlags) register(f *pflag.FlagSet, o *daemon.Options) {
 	f.StringArrayVar(&g.workers, "switchml-worker", nil, "MAC,IP of a worker that may be in a SwitchML session; once for each (default anybody who reaches the port)")
 	f.StringVar(&g.card, "card", "", "refuse what this card would refuse: a profile's name (gradnic show card), or the path of one")
 	f.Uint64Var(&g.strays, "stray-packets", 0, "frames a second that each port takes of senders that are no job's workers (default no bound, or 10000 when a quota bounds packets)")
+	f.BoolVar(&g.pace, "card-pace", false, "let the ports be no faster than the card's link")
 	f.StringVar(&g.memory, "slot-memory", "", "what the slots of all jobs may take, as 512MiB (default no bound)")
 }
 
@@ -59,6 +61,9 @@ func (g *guardFlags) limits() (l control.Limits, err error) {
 		if l.Card, err = card.Load(g.card); err != nil {
 			return l, err
 		}
+	}
+	if l.Pace = g.pace; l.Pace && (l.Card == nil || l.Card.LinkRate == nil) {
+		return l, usageErrorf("--card-pace: it needs --card with a link_rate")
 	}
 	for _, text := range g.quotas {
 		tenant, q, err := control.ParseQuota(text)

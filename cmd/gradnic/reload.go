@@ -15,7 +15,7 @@ import (
 )
 
 // live are the keys that change while a NIC runs; the others need a restart.
-var live = []string{"log-level", "stop-timeout", "quota", "stray-packets", "slot-memory", "card"}
+var live = []string{"log-level", "stop-timeout", "quota", "stray-packets", "slot-memory", "card", "card-pace"}
 
 // reloader reads a configuration file again.
 type reloader struct {

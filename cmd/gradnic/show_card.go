@@ -67,6 +67,17 @@ func printCard(out io.Writer, output *outputFlags, p *card.Profile) error {
 		if p.Slots != nil {
 			fmt.Fprintf(t, "slots\t%d\t%s\n", p.Slots.Value, p.Slots.Source)
 		}
+		for _, f := range []struct {
+			name, unit string
+			figure     *card.Figure
+		}{{"slot memory", " bytes", p.SlotMemory}, {"link rate", " bit/s", p.LinkRate}, {"latency", " ns", p.Latency}} {
+			if f.figure != nil {
+				fmt.Fprintf(t, "%s\t%d%s\t%s\n", f.name, f.figure.Value, f.unit, f.figure.Source)
+			}
+		}
+		if p.Types != nil {
+			fmt.Fprintf(t, "types\t%s\t%s\n", strings.Join(p.Types.Value, " "), p.Types.Source)
+		}
 		for _, s := range p.Sizes {
 			fmt.Fprintf(t, "elements\t%d\tup to %d workers: %s\n", s.Elements, s.Workers, s.Source)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"gradnic/aggregation"
 	"gradnic/dataplane"
 )
 
@@ -37,6 +38,9 @@ func TestLoadFile(t *testing.T) {
 		"slots: {value: 4, source: x}\n":                    "name is missing",
 		"name: a\nsizes: [{elements: 64, workers: 2}]\n":    "64 elements: its source is missing",
 		"name: a\nprotocols: {value: [x]}\n":                "protocols",
+		"name: a\ntypes: {value: [int32]}\n":                "types",
+		"name: a\nlink_rate: {value: 100000000000}\n":       "link_rate: its source is missing",
+		"name: a\nlatency_ns: {value: 0, source: x}\n":      "latency_ns: 0 is not a number from 1",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -71,12 +75,50 @@ func TestCheck(t *testing.T) {
 	} {
 		spec := good
 		c.change(&spec)
-		r := p.Check(spec, c.jobs, c.slots)
+		r := p.Check(spec, Use{Jobs: c.jobs, Slots: c.slots})
 		switch {
 		case c.field == "" && r != nil:
 			t.Errorf("%s: %+v", name, *r)
 		case c.field != "" && (r == nil || r.Field != c.field || r.Full != c.full || !strings.Contains(r.Why, c.says)):
 			t.Errorf("%s: %+v, want %s with %q", name, r, c.field, c.says)
+		}
+	}
+}
+
+// Memory of slots and types of elements, with what would fit.
+func TestCheckMemoryAndTypes(t *testing.T) {
+	p, err := Parse("mine", []byte("name: mine\ntypes: {value: [int32, float16], source: manual}\nslot_memory: {value: 1048576, source: manual}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	native := func(typ aggregation.Type) dataplane.JobSpec {
+		return dataplane.JobSpec{Protocol: "native", Workers: 2, Elements: 256, Slots: 512, Native: &dataplane.NativeSpec{Type: typ}}
+	}
+	// 512 slots of 256 int32 in two versions are all the memory; of float16 half of it.
+	if got := MemoryOf(native(aggregation.Int32)); got != 1<<20 {
+		t.Errorf("%d bytes", got)
+	}
+	if got := MemoryOf(dataplane.JobSpec{Elements: 64, Slots: 1}); got != 512 {
+		t.Errorf("SwitchML: %d bytes", got)
+	}
+	for _, c := range []struct {
+		spec   dataplane.JobSpec
+		others int64
+		says   string
+	}{
+		{native(aggregation.Int32), 0, ""},
+		{native(aggregation.Int32), 1, "511 slots would fit"},
+		{native(aggregation.Float16), 1 << 19, ""},
+		{native(aggregation.Float16), 1 << 20, "0 slots would fit"},
+		{native(aggregation.Float32), 0, "float32: it sums int32, float16 (manual)"},
+		{dataplane.JobSpec{Protocol: "switchml", Elements: 256, Slots: 8192}, 0, "512 slots would fit"},
+	} {
+		r := p.Check(c.spec, Use{Memory: c.others})
+		if (r == nil) != (c.says == "") || r != nil && !strings.Contains(r.Why, c.says) {
+			t.Errorf("%+v beside %d bytes: %+v, want %q", c.spec, c.others, r, c.says)
+		}
+		if r != nil && r.Full != strings.Contains(c.says, "fit") {
+			t.Errorf("%q: full %t", r.Why, r.Full)
 		}
 	}
 }
