@@ -9,6 +9,7 @@ import (
 	"gradnic/internal/captures"
 	"gradnic/wire/inet"
 	"gradnic/wire/switchml"
+	"gradnic/worker/rtt"
 )
 
 // The window, given the results that a real client was given, sends the packets
@@ -22,7 +23,7 @@ func TestWindowFollowsTheRealClient(t *testing.T) {
 		for rank := range 2 {
 			t.Run(fmt.Sprintf("%d elements, rank %d", elements, rank), func(t *testing.T) {
 				m, totals := shapeOf(steps, rank)
-				w := newWindow(m, 0, newRTO(time.Second, time.Second, time.Second))
+				w := newWindow(m, 0, rtt.NewTimer(rtt.Bounds{First: time.Second, Least: time.Second, Most: time.Second}))
 				job := -1
 				requests, results := 0, 0
 				for i, s := range steps {

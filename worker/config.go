@@ -7,6 +7,7 @@ import (
 
 	"gradnic/wire/inet"
 	"gradnic/wire/switchml"
+	"gradnic/worker/rtt"
 )
 
 // Defaults of [Config], and limits.
@@ -127,6 +128,10 @@ func (c Config) Slots() int {
 // Validate says whether [Join] would take the configuration.
 func (c Config) Validate() error { return c.setDefaults() }
 
+func (c *Config) timeouts() rtt.Bounds {
+	return rtt.Bounds{First: c.Timeout, Least: c.MinTimeout, Most: c.MaxTimeout}
+}
+
 func (c *Config) setDefaults() error {
 	if c.Workers < 1 || c.Workers > MaxWorkers {
 		return fmt.Errorf("%d workers: legal are 1 to %d", c.Workers, MaxWorkers)
@@ -162,21 +167,11 @@ func (c *Config) setDefaults() error {
 	if c.Port < 1 || c.Port+c.Threads-1 > 65535 {
 		return fmt.Errorf("UDP port %d: legal are 1 to %d", c.Port, 65536-c.Threads)
 	}
-	for _, d := range []struct {
-		v    *time.Duration
-		or   time.Duration
-		name string
-	}{{&c.Timeout, DefaultTimeout, "timeout"}, {&c.MinTimeout, DefaultMinTimeout, "minimum timeout"}, {&c.MaxTimeout, DefaultMaxTimeout, "maximum timeout"}} {
-		if *d.v == 0 {
-			*d.v = d.or
-		}
-		if *d.v < 0 {
-			return fmt.Errorf("%s %v is negative", d.name, *d.v)
-		}
+	t, err := c.timeouts().Defaulted(rtt.Bounds{First: DefaultTimeout, Least: DefaultMinTimeout, Most: DefaultMaxTimeout})
+	if err != nil {
+		return err
 	}
-	if c.MaxTimeout < c.MinTimeout {
-		return fmt.Errorf("maximum timeout %v is less than the minimum %v", c.MaxTimeout, c.MinTimeout)
-	}
+	c.Timeout, c.MinTimeout, c.MaxTimeout = t.First, t.Least, t.Most
 	if c.NonFinite > Saturate {
 		return fmt.Errorf("policy %d for non-finite values: legal are Refuse and Saturate", c.NonFinite)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"gradnic/wire/switchml"
+	"gradnic/worker/rtt"
 )
 
 // thread runs one slice of a job at a time: one goroutine, one transport, one
@@ -38,7 +39,7 @@ var errHalted = errors.New("stopped")
 func newThread(index int, cfg *Config, tr *transport, r route, halt *atomic.Bool) *thread {
 	m := cfg.Outstanding / cfg.Threads
 	t := &thread{
-		win:    newWindow(m, 2*m*index, newRTO(cfg.Timeout, cfg.MinTimeout, cfg.MaxTimeout)),
+		win:    newWindow(m, 2*m*index, rtt.NewTimer(cfg.timeouts())),
 		tr:     tr,
 		route:  r,
 		halt:   halt,

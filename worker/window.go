@@ -1,5 +1,7 @@
 package worker
 
+import "gradnic/worker/rtt"
+
 // window decides which packet of a job slice goes when, and which results
 // count. It has no clock and no socket: times come in, as nanoseconds of any
 // monotonic clock, and packet numbers come out.
@@ -20,7 +22,7 @@ type window struct {
 	ready []int       // packets that may go for the first time, in order
 	head  int         // of ready
 
-	timer   rto
+	timer   rtt.Timer
 	heard   int   // round trips since the timer's last sample
 	longest int64 // of them
 
@@ -54,7 +56,7 @@ const (
 	stale                    // of no packet that this job sent
 )
 
-func newWindow(m, base int, timer rto) *window {
+func newWindow(m, base int, timer rtt.Timer) *window {
 	return &window{m: m, base: base, slots: make([]slotState, m), ready: make([]int, 0, 2*m), timer: timer, gap: uint64(max(3, m/4))}
 }
 
@@ -73,7 +75,7 @@ func (w *window) begin(total, stride int) {
 	for k := range first {
 		w.ready = append(w.ready, k)
 	}
-	w.timer.calm()
+	w.timer.Calm()
 }
 
 // end leaves the slots where the next job goes on.
@@ -147,7 +149,7 @@ func (w *window) result(now int64, packet uint32, slot, set int) (v verdict, rtt
 		s.doubtful, rtt = -1, max(now-s.first, 0)
 		w.hear(rtt)
 	}
-	w.timer.calm()
+	w.timer.Calm()
 	if w.stride > 0 {
 		w.offer(k + w.stride)
 	}
@@ -162,14 +164,14 @@ func (w *window) result(now int64, packet uint32, slot, set int) (v verdict, rtt
 // bursts, and if each were a sample the variance would be that inside a burst.
 func (w *window) hear(rtt int64) {
 	w.longest = max(w.longest, rtt)
-	if w.heard++; w.heard >= w.m || !w.timer.sampled {
+	if w.heard++; w.heard >= w.m || !w.timer.Sampled() {
 		w.learn()
 	}
 }
 
 func (w *window) learn() {
 	if w.heard > 0 {
-		w.timer.sample(w.longest)
+		w.timer.Sample(w.longest)
 	}
 	w.heard, w.longest = 0, 0
 }
@@ -204,7 +206,7 @@ func (w *window) has(k int) bool {
 // never add to what a network carries that delivers nothing. The others
 // waited for the timer, which becomes more patient.
 func (w *window) expired(now int64, out []int) (again []int, early int) {
-	limit := w.timer.timeout()
+	limit := w.timer.Timeout()
 	late := false
 	for i := range w.slots {
 		s := &w.slots[i]
@@ -224,7 +226,7 @@ func (w *window) expired(now int64, out []int) (again []int, early int) {
 		out = append(out, s.packet)
 	}
 	if late {
-		w.timer.expire(now)
+		w.timer.Expire(now)
 	}
 	return out, early
 }
@@ -236,7 +238,7 @@ func (w *window) deadline() (at int64, ok bool) {
 			at, ok = s.last, true
 		}
 	}
-	return at + w.timer.timeout(), ok
+	return at + w.timer.Timeout(), ok
 }
 
 // oldest returns the packet in flight with the lowest number, for messages.

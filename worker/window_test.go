@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"gradnic/worker/rtt"
 )
 
 // modelSwitch is a SwitchML switch in a few lines: bitmap and count per slot and
@@ -91,7 +93,7 @@ func simulate(seed uint64, workers, m int, jobs []modelJob, loss, doubled float6
 	sw := &modelSwitch{workers: workers, cells: map[[2]int]*modelCell{}}
 	ws := make([]*modelWorker, workers)
 	for i := range ws {
-		ws[i] = &modelWorker{w: newWindow(m, 0, newRTO(10*time.Millisecond, 5*time.Millisecond, 40*time.Millisecond))}
+		ws[i] = &modelWorker{w: newWindow(m, 0, rtt.NewTimer(rtt.Bounds{First: 10 * time.Millisecond, Least: 5 * time.Millisecond, Most: 40 * time.Millisecond}))}
 	}
 	now := int64(0)
 	carry := func(q []modelFrame, f modelFrame) []modelFrame {
@@ -255,7 +257,7 @@ func TestModelShowsWhySlotsWait(t *testing.T) {
 
 func TestWindowPlaces(t *testing.T) {
 	// i = (k + shift) mod 2M; i < M: slot 2Mt+i set 0, else slot 2Mt+i-M set 1.
-	w := newWindow(4, 2*4*3, newRTO(1, 1, 1))
+	w := newWindow(4, 2*4*3, rtt.NewTimer(rtt.Bounds{First: 1, Least: 1, Most: 1}))
 	w.begin(11, 0)
 	for k, want := range [][2]int{{24, 0}, {25, 0}, {26, 0}, {27, 0}, {24, 1}, {25, 1}, {26, 1}, {27, 1}, {24, 0}, {25, 0}, {26, 0}} {
 		if slot, set := w.place(k); slot != want[0] || set != want[1] {
@@ -274,7 +276,7 @@ func TestWindowPlaces(t *testing.T) {
 }
 
 func TestWindowRefusesWhatItDidNotSend(t *testing.T) {
-	w := newWindow(4, 0, newRTO(1, 1, 1))
+	w := newWindow(4, 0, rtt.NewTimer(rtt.Bounds{First: 1, Least: 1, Most: 1}))
 	w.begin(10, 0)
 	for {
 		if _, ok := w.next(0); !ok {
@@ -310,43 +312,8 @@ func TestWindowRefusesWhatItDidNotSend(t *testing.T) {
 	}
 }
 
-func TestTimer(t *testing.T) {
-	const ms = int64(time.Millisecond)
-	r := newRTO(10*time.Millisecond, 5*time.Millisecond, 80*time.Millisecond)
-	if got := r.timeout(); got != 10*ms {
-		t.Errorf("first timeout %d", got)
-	}
-	now := int64(0)
-	for i, want := range []int64{20, 40, 80, 80, 80} {
-		now += r.timeout()
-		r.expire(now)
-		if got := r.timeout(); got != want*ms {
-			t.Errorf("after %d expiries: %d ms, want %d", i+1, got/ms, want)
-		}
-	}
-	r.expire(now + ms) // expired together with the last
-	r.calm()
-	if got := r.timeout(); got != 10*ms {
-		t.Errorf("after progress: %d", got)
-	}
-	r.sample(20 * ms) // srtt 20, var 10
-	if got := r.timeout(); got != 60*ms {
-		t.Errorf("after a sample of 20 ms: %d, want 60 ms", got)
-	}
-	for range 200 {
-		r.sample(ms / 10)
-	}
-	if got := r.timeout(); got != 5*ms {
-		t.Errorf("after many fast samples: %d, want the minimum", got)
-	}
-	r.sample(int64(time.Hour))
-	if got := r.timeout(); got != 80*ms {
-		t.Errorf("after a slow sample: %d, want the maximum", got)
-	}
-}
-
 func TestTimerDoublesOnceForABurst(t *testing.T) {
-	w := newWindow(4, 0, newRTO(10*time.Millisecond, time.Millisecond, time.Second))
+	w := newWindow(4, 0, rtt.NewTimer(rtt.Bounds{First: 10 * time.Millisecond, Least: time.Millisecond, Most: time.Second}))
 	w.begin(4, 0)
 	for i := range int64(4) {
 		w.next(i * 1000)
@@ -361,7 +328,7 @@ func TestTimerDoublesOnceForABurst(t *testing.T) {
 	if got, _ := w.expired(at+500, nil); len(got) != 1 || got[0] != 0 {
 		t.Fatalf("expired %v, want packet 0 alone", got)
 	}
-	if got := w.timer.timeout(); got != int64(20*time.Millisecond) {
+	if got := w.timer.Timeout(); got != int64(20*time.Millisecond) {
 		t.Fatalf("timeout %v", got)
 	}
 	if got, _ := w.expired(at+int64(10*time.Millisecond)+5000, nil); len(got) != 3 {
@@ -372,7 +339,7 @@ func TestTimerDoublesOnceForABurst(t *testing.T) {
 // A packet that later ones overtake is sent again at once, and again only when
 // packets sent after the resend come back.
 func TestLaterResultsCallAPacketLost(t *testing.T) {
-	w := newWindow(8, 0, newRTO(time.Hour, time.Hour, time.Hour))
+	w := newWindow(8, 0, rtt.NewTimer(rtt.Bounds{First: time.Hour, Least: time.Hour, Most: time.Hour}))
 	w.begin(1000, 0)
 	send := func() (last int) {
 		for {
@@ -422,7 +389,7 @@ func TestLaterResultsCallAPacketLost(t *testing.T) {
 // the timer how long the way is.
 func TestSpuriousResendTeachesTheTimer(t *testing.T) {
 	const ms = int64(time.Millisecond)
-	w := newWindow(1, 0, newRTO(10*time.Millisecond, 5*time.Millisecond, time.Second))
+	w := newWindow(1, 0, rtt.NewTimer(rtt.Bounds{First: 10 * time.Millisecond, Least: 5 * time.Millisecond, Most: time.Second}))
 	w.begin(1, 0)
 	w.next(0)
 	if got, _ := w.expired(10*ms, nil); len(got) != 1 {
@@ -431,28 +398,28 @@ func TestSpuriousResendTeachesTheTimer(t *testing.T) {
 	if v, rtt := w.result(50*ms, 0, 0, 0); v != fresh || rtt != -1 {
 		t.Fatalf("verdict %d rtt %d: a resent packet has no round trip", v, rtt)
 	}
-	if w.timer.sampled {
+	if w.timer.Sampled() {
 		t.Fatal("took a sample from an ambiguous result")
 	}
 	if v, _ := w.result(51*ms, 0, 0, 0); v != duplicate {
 		t.Fatalf("verdict %d", v)
 	}
-	if got := w.timer.timeout(); got < 50*ms {
+	if got := w.timer.Timeout(); got < 50*ms {
 		t.Fatalf("timeout is %d ms after a spurious resend with a round trip of 50", got/ms)
 	}
 	// It teaches once, and also when the slot has gone on.
-	w = newWindow(1, 0, newRTO(10*time.Millisecond, 5*time.Millisecond, time.Second))
+	w = newWindow(1, 0, rtt.NewTimer(rtt.Bounds{First: 10 * time.Millisecond, Least: 5 * time.Millisecond, Most: time.Second}))
 	w.begin(2, 0)
 	w.next(0)
 	w.expired(10*ms, nil)
 	w.result(50*ms, 0, 0, 0)
 	w.next(50 * ms)
 	w.result(60*ms, 0, 0, 0)
-	if w.timer.srtt != 50*ms {
-		t.Fatalf("learned a round trip of %d ms, want 50", w.timer.srtt/ms)
+	if w.timer.RoundTrip() != 50*ms {
+		t.Fatalf("learned a round trip of %d ms, want 50", w.timer.RoundTrip()/ms)
 	}
 	w.result(90*ms, 0, 0, 0)
-	if w.timer.srtt != 50*ms || w.heard != 0 {
+	if w.timer.RoundTrip() != 50*ms || w.heard != 0 {
 		t.Fatal("learned twice from one packet")
 	}
 }
@@ -460,7 +427,7 @@ func TestSpuriousResendTeachesTheTimer(t *testing.T) {
 // Results come in bursts: the timer learns the longest of a round, once.
 func TestTimerLearnsOnceARound(t *testing.T) {
 	const ms = int64(time.Millisecond)
-	w := newWindow(4, 0, newRTO(10*time.Millisecond, time.Millisecond, time.Second))
+	w := newWindow(4, 0, rtt.NewTimer(rtt.Bounds{First: 10 * time.Millisecond, Least: time.Millisecond, Most: time.Second}))
 	now := int64(0)
 	w.begin(400, 0)
 	for round := range 100 {
@@ -485,7 +452,7 @@ func TestTimerLearnsOnceARound(t *testing.T) {
 	if !w.finished() {
 		t.Fatal("not finished")
 	}
-	if got := w.timer.timeout(); got <= 20*ms || got > 60*ms {
+	if got := w.timer.Timeout(); got <= 20*ms || got > 60*ms {
 		t.Errorf("timeout %d ms for rounds of 10 and 20 ms", got/ms)
 	}
 }

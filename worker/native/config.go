@@ -9,6 +9,7 @@ import (
 	"gradnic/wire/inet"
 	wire "gradnic/wire/native"
 	"gradnic/worker/datagram"
+	"gradnic/worker/rtt"
 )
 
 // Defaults of [Config].
@@ -66,6 +67,10 @@ type Config struct {
 	Group func(group datagram.Endpoint) (datagram.Transport, error)
 }
 
+func (c *Config) timeouts() rtt.Bounds {
+	return rtt.Bounds{First: c.Timeout, Least: c.MinTimeout, Most: c.MaxTimeout}
+}
+
 func (c *Config) setDefaults() error {
 	if c.Rank < 0 || c.Rank >= wire.MaxWorkers {
 		return fmt.Errorf("rank %d: legal are 0 to %d", c.Rank, wire.MaxWorkers-1)
@@ -87,21 +92,11 @@ func (c *Config) setDefaults() error {
 	if c.Window < 0 {
 		return fmt.Errorf("window %d: legal are 1 and up", c.Window)
 	}
-	for _, d := range []struct {
-		v    *time.Duration
-		or   time.Duration
-		name string
-	}{{&c.Timeout, DefaultTimeout, "timeout"}, {&c.MinTimeout, DefaultMinTimeout, "minimum timeout"}, {&c.MaxTimeout, DefaultMaxTimeout, "maximum timeout"}} {
-		if *d.v == 0 {
-			*d.v = d.or
-		}
-		if *d.v < 0 {
-			return fmt.Errorf("%s %v is negative", d.name, *d.v)
-		}
+	t, err := c.timeouts().Defaulted(rtt.Bounds{First: DefaultTimeout, Least: DefaultMinTimeout, Most: DefaultMaxTimeout})
+	if err != nil {
+		return err
 	}
-	if c.MaxTimeout < c.MinTimeout {
-		return fmt.Errorf("maximum timeout %v is less than the minimum %v", c.MaxTimeout, c.MinTimeout)
-	}
+	c.Timeout, c.MinTimeout, c.MaxTimeout = t.First, t.Least, t.Most
 	if c.Link != nil {
 		if c.Conn != nil {
 			return fmt.Errorf("a frame link needs no socket")

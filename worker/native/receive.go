@@ -5,6 +5,7 @@ import (
 	"time"
 
 	wire "gradnic/wire/native"
+	"gradnic/worker/rtt"
 )
 
 // take judges one message.
@@ -225,7 +226,7 @@ func (e *engine) learn(typ wire.Type, n *wire.NoticeBody) error {
 	if e.cfg.Window > 0 {
 		most = min(most, e.cfg.Window)
 	}
-	e.win = newWindow(j.Slots, most, timer{least: int64(e.cfg.MinTimeout), most: int64(e.cfg.MaxTimeout), first: int64(e.cfg.Timeout)})
+	e.win = newWindow(j.Slots, most, rtt.NewTimer(e.cfg.timeouts()))
 	n1 := wire.FrameLen(e.bytes)
 	all, values := make([]byte, j.Slots*n1), make([]byte, j.Slots*result)
 	e.frames, e.kept = make([][]byte, j.Slots), make([]kept, j.Slots)

@@ -1,6 +1,10 @@
 package native
 
-import "time"
+import (
+	"time"
+
+	"gradnic/worker/rtt"
+)
 
 // window decides which chunk goes when, and which results count. It has no clock and no socket: times come in, as
 // nanoseconds of any monotonic clock, and chunk numbers come out.
@@ -56,8 +60,8 @@ const (
 // gap is how many chunks a result may be overtaken by before its contribution is sent again.
 const gap = 32
 
-func newWindow(slots int, cap int, rto timer) *window {
-	return &window{slots: uint64(slots), cells: make([]cell, slots), pace: newPace(min(cap, slots)), timer: rto}
+func newWindow(slots int, cap int, rto rtt.Timer) *window {
+	return &window{slots: uint64(slots), cells: make([]cell, slots), pace: newPace(min(cap, slots)), timer: timer{Timer: rto}}
 }
 
 func (w *window) cell(chunk uint64) *cell { return &w.cells[chunk%w.slots] }
@@ -175,7 +179,7 @@ func (w *window) check(now int64) {
 	if at, ok := w.deadline(); !ok || at > now {
 		return
 	}
-	limit := w.timer.timeout()
+	limit := w.timer.Timeout()
 	expired := false
 	for g := w.low; g < w.next; g++ {
 		if c := w.cell(g); c.state == flying && now-c.last >= limit {
@@ -185,7 +189,7 @@ func (w *window) check(now int64) {
 	}
 	if expired {
 		w.timeouts++
-		w.timer.expire(now)
+		w.timer.Expire(now)
 	}
 }
 
@@ -219,7 +223,7 @@ func (w *window) restart() {
 	w.lostFrom = w.low
 	w.fast = w.next
 	w.pace.restart()
-	w.timer.calm()
+	w.timer.Calm()
 }
 
 // deadline is when a chunk expires next; ok is false when none is in flight.
@@ -229,7 +233,7 @@ func (w *window) deadline() (at int64, ok bool) {
 			at, ok = c.last, true
 		}
 	}
-	return at + w.timer.timeout(), ok
+	return at + w.timer.Timeout(), ok
 }
 
 // pace is how many chunks may be in flight. It grows as results come, by as many as come at first and by a few a round
@@ -302,61 +306,23 @@ func (p *pace) delivered(rtt int64) {
 	p.got, p.bad, p.shortest = 0, 0, 0
 }
 
-// timer is the retransmission timer: RFC 6298's estimate of the round trip within [min, max], one sample a round, doubled
-// while nothing comes in. The estimate holds the wait for the slowest worker, since the network answers when the last came.
+// timer is the retransmission timer, which takes one sample a round.
 type timer struct {
-	least, most, first int64
-	srtt, rttvar       int64
-	sampled            bool
-	backoff            uint
-	lastExpire         int64
-	longest            int64
-	heard              int
-}
-
-func (r *timer) timeout() int64 {
-	t := r.first
-	if r.sampled {
-		t = r.srtt + 4*r.rttvar
-	}
-	t = max(t, r.least)
-	for i := uint(0); i < r.backoff && t < r.most; i++ {
-		t *= 2
-	}
-	return min(t, r.most)
+	rtt.Timer
+	longest int64
+	heard   int
 }
 
 // hear takes a round trip, or -1 when only something came in. The longest of as many as are in flight together is a sample.
 func (r *timer) hear(rtt int64, round int) {
-	r.calm()
+	r.Calm()
 	if rtt < 0 {
 		return
 	}
 	r.longest = max(r.longest, rtt)
-	if r.heard++; r.heard < round && r.sampled {
+	if r.heard++; r.heard < round && r.Sampled() {
 		return
 	}
-	rtt, r.heard, r.longest = r.longest, 0, 0
-	if !r.sampled {
-		r.srtt, r.rttvar, r.sampled = rtt, rtt/2, true
-		return
-	}
-	d := r.srtt - rtt
-	if d < 0 {
-		d = -d
-	}
-	r.rttvar = (3*r.rttvar + d) / 4
-	r.srtt = (7*r.srtt + rtt) / 8
+	r.Sample(r.longest)
+	r.heard, r.longest = 0, 0
 }
-
-func (r *timer) expire(now int64) {
-	if r.backoff > 0 && now-r.lastExpire < r.timeout()/2 {
-		return
-	}
-	r.lastExpire = now
-	if r.timeout() < r.most {
-		r.backoff++
-	}
-}
-
-func (r *timer) calm() { r.backoff = 0 }

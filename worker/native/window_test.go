@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"gradnic/worker/rtt"
 )
 
-func testTimer() timer {
-	return timer{least: int64(5 * time.Millisecond), most: int64(320 * time.Millisecond), first: int64(20 * time.Millisecond)}
+func testTimer() rtt.Timer {
+	return rtt.NewTimer(rtt.Bounds{First: 20 * time.Millisecond, Least: 5 * time.Millisecond, Most: 320 * time.Millisecond})
 }
 
 // A network that loses, doubles, delays and reorders: every chunk gets its result once, in the end, and the window's rule

@@ -1,68 +1,94 @@
-package worker
-
-import "time"
-
-// rto is the retransmission timer: RFC 6298's estimate of the round trip within
-// [min, max], doubled while nothing comes in.
+// Package rtt is the retransmission timer of the workers: RFC 6298's estimate of the round trip, within bounds.
 //
-// The estimate holds the wait for the slowest worker, since the switch answers
-// when the last has come. It starts over for nothing: jobs of one session
-// resemble each other.
-type rto struct {
-	min, max     int64
-	initial      int64 // until the first sample
-	srtt, rttvar int64
-	sampled      bool
-	backoff      uint
-	lastExpire   int64
-	expiredOnce  bool
+// The estimate holds the wait for the slowest worker, since the network answers when the last has come.
+package rtt
+
+import (
+	"fmt"
+	"time"
+)
+
+// Bounds are what a user may say of a timer.
+type Bounds struct {
+	// First is the timeout as long as nothing was measured; from then on it is within Least and Most.
+	First, Least, Most time.Duration
 }
 
-func newRTO(initial, lo, hi time.Duration) rto {
-	return rto{initial: int64(initial), min: int64(lo), max: int64(hi)}
-}
-
-// timeout is how long a packet waits before it is sent again, in nanoseconds.
-func (r *rto) timeout() int64 {
-	t := r.initial
-	if r.sampled {
-		t = r.srtt + 4*r.rttvar
+// Defaulted gives the bounds with those of or where there is 0, and refuses negative ones and an empty range.
+func (b Bounds) Defaulted(or Bounds) (Bounds, error) {
+	for _, d := range []struct {
+		v    *time.Duration
+		or   time.Duration
+		name string
+	}{{&b.First, or.First, "timeout"}, {&b.Least, or.Least, "minimum timeout"}, {&b.Most, or.Most, "maximum timeout"}} {
+		if *d.v == 0 {
+			*d.v = d.or
+		}
+		if *d.v < 0 {
+			return b, fmt.Errorf("%s %v is negative", d.name, *d.v)
+		}
 	}
-	t = max(t, r.min)
-	for i := uint(0); i < r.backoff && t < r.max; i++ {
-		t *= 2
+	if b.Most < b.Least {
+		return b, fmt.Errorf("maximum timeout %v is less than the minimum %v", b.Most, b.Least)
 	}
-	return min(t, r.max)
+	return b, nil
 }
 
-// sample takes a measured round trip.
-func (r *rto) sample(rtt int64) {
-	rtt = max(rtt, 0)
-	if !r.sampled {
-		r.srtt, r.rttvar, r.sampled = rtt, rtt/2, true
+// Timer is the estimate, doubled while nothing comes in. All times are nanoseconds of one monotonic clock.
+type Timer struct {
+	first, least, most int64
+	srtt, rttvar       int64
+	sampled            bool
+	backoff            uint
+	lastExpire         int64
+	expired            bool // since something came in
+}
+
+// NewTimer makes a timer that has measured nothing.
+func NewTimer(b Bounds) Timer {
+	return Timer{first: int64(b.First), least: int64(b.Least), most: int64(b.Most)}
+}
+
+// Timeout is how long a packet waits before it is sent again.
+func (t *Timer) Timeout() int64 {
+	d := t.first
+	if t.sampled {
+		d = t.srtt + 4*t.rttvar
+	}
+	d = max(d, t.least)
+	for i := uint(0); i < t.backoff && d < t.most; i++ {
+		d *= 2
+	}
+	return min(d, t.most)
+}
+
+// Sampled reports whether a round trip was measured.
+func (t *Timer) Sampled() bool { return t.sampled }
+
+// RoundTrip is the smoothed round trip; 0 as long as nothing was measured.
+func (t *Timer) RoundTrip() int64 { return t.srtt }
+
+// Sample takes a measured round trip.
+func (t *Timer) Sample(d int64) {
+	d = max(d, 0)
+	if !t.sampled {
+		t.srtt, t.rttvar, t.sampled = d, d/2, true
 		return
 	}
-	r.rttvar = (3*r.rttvar + abs(r.srtt-rtt)) / 4
-	r.srtt = (7*r.srtt + rtt) / 8
+	t.rttvar = (3*t.rttvar + max(t.srtt-d, d-t.srtt)) / 4
+	t.srtt = (7*t.srtt + d) / 8
 }
 
-func abs(x int64) int64 {
-	if x < 0 {
-		return -x
-	}
-	return x
-}
-
-// expire doubles the timeout, once for all packets that expire together.
-func (r *rto) expire(now int64) {
-	if r.expiredOnce && now-r.lastExpire < r.timeout()/2 {
+// Expire doubles the timeout, once for all packets that expire together.
+func (t *Timer) Expire(now int64) {
+	if t.expired && now-t.lastExpire < t.Timeout()/2 {
 		return
 	}
-	r.lastExpire, r.expiredOnce = now, true
-	if r.timeout() < r.max {
-		r.backoff++
+	t.lastExpire, t.expired = now, true
+	if t.Timeout() < t.most {
+		t.backoff++
 	}
 }
 
-// calm ends the doubling: something came in.
-func (r *rto) calm() { r.backoff, r.expiredOnce = 0, false }
+// Calm ends the doubling: something came in.
+func (t *Timer) Calm() { t.backoff, t.expired = 0, false }
