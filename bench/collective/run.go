@@ -151,7 +151,7 @@ func (o Options) measure(ctx context.Context, r *report.Report, c Case) error {
 
 // native runs the rounds of every size through the NIC, sizes taking turns.
 func (o Options) native(ctx context.Context, s *star, c Case) (_ []figure, err error) {
-	k, err := s.startNIC(ctx)
+	k, err := s.startNIC(ctx, "")
 	if err != nil {
 		return nil, err
 	}

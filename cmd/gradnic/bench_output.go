@@ -16,6 +16,7 @@ type output struct {
 	command, json, html, page string
 	table                     string // whose lines of the page are replaced
 	quiet                     bool
+	bare                      bool // the measurement prints its own table
 }
 
 func (o *output) flags(cmd *cobra.Command) {
@@ -75,6 +76,9 @@ func (o *output) write(cmd *cobra.Command, r *benchreport.Report) error {
 		if err := r.ReplaceIn(o.page, o.table); err != nil {
 			return err
 		}
+	}
+	if o.bare {
+		return nil
 	}
 	return r.Markdown(cmd.OutOrStdout())
 }
