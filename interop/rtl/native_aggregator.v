@@ -226,7 +226,7 @@ module native_aggregator #(
         end
     endtask
 
-    wire leaves = kind == LEAVE && state != ABORTED && in_epoch == epoch && reported[rank] && nonces[rank] == life;
+    wire leaves = kind == LEAVE && state != ABORTED && (in_epoch == epoch || in_epoch == 32'd0) && reported[rank] && nonces[rank] == life;
 
     always @(posedge clk) begin
         judged <= 1'b0;

@@ -329,7 +329,7 @@ func TestNativeStates(t *testing.T) {
 		{"rank 0 comes again", nativeReport(0, 0, native.ReportBody{Nonce: 300}, 0), [][]byte{
 			m.notice(0, third, native.NoticeBody{Code: native.Waiting, Nonce: 300, Ranks: []byte{2}}),
 			m.notice(1, third, native.NoticeBody{Code: native.Waiting, Ranks: []byte{2}})}},
-		{"and leaves", leave(0, third, 300),
+		{"and leaves, of no epoch", leave(0, 0, 300),
 			[][]byte{m.notice(0, third, native.NoticeBody{Code: native.Waiting, Ranks: []byte{3}})}},
 	} {
 		if got := s.exchange(x.send); !slices.EqualFunc(got, x.want, bytes.Equal) {
