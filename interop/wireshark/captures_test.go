@@ -8,7 +8,6 @@ import (
 	"flag"
 	"math"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
+	"gradnic/internal/acclcheck"
 	"gradnic/internal/captures"
 	"gradnic/wire/accl"
 	"gradnic/wire/bump"
@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "write testdata/captures again")
 func TestCaptures(t *testing.T) {
 	for name, frames := range map[string][][]byte{
 		"captures/native.pcap": nativeFrames(t), "captures/accl.pcap": acclFrames(t),
-		"captures/ring.pcap": ringFrames(), "captures/bump.pcap": bumpFrames(),
+		"captures/ring.pcap": ringFrames(), "captures/bump.pcap": bumpFrames(t),
 	} {
 		b := pcap(t, frames)
 		path, err := captures.Path(name)
@@ -72,27 +72,30 @@ func pcap(t *testing.T, frames [][]byte) []byte {
 func mac(i byte) inet.MAC { return inet.MAC{2, 0, 0, 0, 1, i} }
 func ip(i byte) inet.Addr { return inet.Addr{10, 50, 0, i} }
 
-// nativeFrames are the conversation of docs/protocol.md, and what it has no need of: other types, flags, codecs, codes.
-func nativeFrames(t *testing.T) (out [][]byte) {
-	path, err := captures.Path("native/vectors.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+// vectors are the frames of a JSON file of them.
+func vectors(t *testing.T, path string) (out [][]byte) {
+	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var vectors []struct{ Frame string }
-	if err := json.Unmarshal(b, &vectors); err != nil {
+	var list []struct{ Frame string }
+	if err := json.Unmarshal(b, &list); err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range vectors {
+	for _, v := range list {
 		f, err := hex.DecodeString(v.Frame)
 		if err != nil {
 			t.Fatal(err)
 		}
 		out = append(out, f)
 	}
+	return out
+}
+
+// nativeFrames are the conversation of docs/protocol.md, and what it has no need of: other types, flags, codecs, codes.
+func nativeFrames(t *testing.T) (out [][]byte) {
+	out = vectors(t, "../../testdata/native/vectors.json")
 	nic := native.Endpoint{MAC: mac(0xfe), IP: ip(254), Port: native.Port}
 	worker := native.Endpoint{MAC: mac(1), IP: ip(2), Port: 4001}
 	group := native.Endpoint{MAC: native.GroupMAC(inet.Addr{239, 1, 2, 3}), IP: inet.Addr{239, 1, 2, 3}, Port: 4001}
@@ -136,7 +139,7 @@ func nativeFrames(t *testing.T) (out [][]byte) {
 	notice(native.NoticeBody{Code: native.Refused})
 	add(worker, nic, native.Header{Kind: native.Leave, Job: 7, Rank: 1, Epoch: 5}, []byte{0xb1, 0xb1, 0xb1, 0xb1})
 	report := native.ReportBody{Life: 5, Nonce: 9, Have: []byte{5, 0x80}}
-	b = make([]byte, native.ReportLen+2)
+	b := make([]byte, native.ReportLen+2)
 	report.Put(b)
 	add(worker, nic, native.Header{Kind: native.Report, Job: 7, Rank: 1, Epoch: 5, Round: 2, Slot: 3}, b)
 	return out
@@ -145,7 +148,7 @@ func nativeFrames(t *testing.T) (out [][]byte) {
 // acclFrames are the all-reduce that the card's emulator sent, and messages of two ranks to a third, of several datagrams
 // each, that come mixed.
 func acclFrames(t *testing.T) (out [][]byte) {
-	b, err := os.ReadFile("testdata/accl-allreduce17-w2.txt")
+	record, err := acclcheck.Record("../../wire/accl/testdata/allreduce17-w2.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,13 +162,8 @@ func acclFrames(t *testing.T) (out [][]byte) {
 		copy(f[accl.PayloadOffset:], payload)
 		out = append(out, f)
 	}
-	for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
-		w := strings.Fields(line)
-		payload, err := hex.DecodeString(w[2])
-		if err != nil {
-			t.Fatal(err)
-		}
-		add(int(w[0][0]-'0'), int(w[1][0]-'0'), payload)
+	for _, d := range record {
+		add(d.From, d.To, d.Payload)
 	}
 	counts := []int{10_000, accl.OneDatagram + 1}
 	for piece := range 3 {
@@ -233,7 +231,9 @@ func ringFrames() (out [][]byte) {
 	return out
 }
 
-func bumpFrames() (out [][]byte) {
+// bumpFrames are the example of docs/bump.md, and items that it does not have.
+func bumpFrames(t *testing.T) (out [][]byte) {
+	out = vectors(t, "../../wire/bump/testdata/frames.json")
 	h := bump.Header{Dst: mac(1), Src: mac(2), Kind: bump.Hello, Boot: 0xabcdef01, Sequence: 7, Seed: 3}
 	c := bump.Control{Longest: 9018, Codecs: 0x7fff, Station: ip(9)}
 	add := func(h bump.Header, c bump.Control) {
