@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"gradnic/internal/captures"
 	"gradnic/interop"
@@ -20,6 +21,7 @@ func runSuite(t *testing.T, simulator, suite, command string, elements []int, o 
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Timeout = 5 * time.Minute // the first answer waits for the compiler
 	target := "exec:env SIM=" + simulator + " RTL_BUILD=" + build + " " + strings.Replace(command, "run.sh", path, 1)
 	reports, err := interop.RunAll(context.Background(), []string{suite}, target, elements, o)
 	if err != nil {

@@ -82,7 +82,7 @@ func start(t *testing.T, simulator, protocol string, plusargs ...string) *simula
 		t.Fatal(err)
 	}
 	// One that hangs is an error of the test, not of its time limit.
-	watch := time.AfterFunc(2*time.Minute, func() { _ = s.cmd.Process.Kill() })
+	watch := time.AfterFunc(5*time.Minute, func() { _ = s.cmd.Process.Kill() })
 	t.Cleanup(func() {
 		_ = s.in.Close()
 		rest, _ := io.ReadAll(s.out)
