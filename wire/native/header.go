@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"strconv"
 
+	"gradnic/internal/element"
 	"gradnic/wire/inet"
 )
 
@@ -71,7 +72,7 @@ const (
 	FlagNonFinite                   // the result holds an infinity or a NaN
 	FlagWrapped                     // an integer wrapped on the way
 	FlagRelayed                     // the result was supplied by a worker after a loss of memory
-	FlagTagged                      // reserved: the payload ends with a tag of 16 bytes
+	FlagTagged                      // the message ends with a counter and a tag, see Auth
 	flagReserved
 )
 
@@ -83,19 +84,19 @@ type Type uint8
 
 // The element types.
 const (
-	Int32 Type = iota
-	Int64
-	Int8
-	Float32
-	Float64
-	Float16
-	BFloat16
-	BFP16 // blocks of 16 elements with a shared exponent, as codec bfp16 has them
+	Int32    = Type(element.Int32)
+	Int64    = Type(element.Int64)
+	Int8     = Type(element.Int8)
+	Float32  = Type(element.Float32)
+	Float64  = Type(element.Float64)
+	Float16  = Type(element.Float16)
+	BFloat16 = Type(element.BFloat16)
+	BFP16    = Type(element.BFP16) // blocks of 16 elements with a shared exponent, as codec bfp16 has them
 
-	numTypes
+	numTypes = Type(element.Count)
 )
 
-var typeNames = [numTypes]string{"int32", "int64", "int8", "float32", "float64", "float16", "bfloat16", "bfp16"}
+var typeNames = element.Names()
 
 // String is the type's name.
 func (t Type) String() string {
@@ -119,19 +120,7 @@ func (t Type) Bytes(n int) int {
 const MaxCodec = 14
 
 // Size is the bytes of one element; 0 for BFP16, whose elements come in blocks, and for what is no type.
-func (t Type) Size() int {
-	switch t {
-	case Int32, Float32:
-		return 4
-	case Int64, Float64:
-		return 8
-	case Float16, BFloat16:
-		return 2
-	case Int8:
-		return 1
-	}
-	return 0
-}
+func (t Type) Size() int { return element.Type(t).Size() }
 
 // Header are the fields of a message.
 type Header struct {
@@ -180,7 +169,7 @@ const (
 	BadLength                  // "native-length": not as long as the header says
 	Reserved                   // "native-reserved": a bit that must be zero is set
 	BadType                    // "native-type": an element type without a meaning
-	UnknownFormat              // "native-codec": a codec without a meaning or where none belongs, or a tag, which nobody here reads
+	UnknownFormat              // "native-codec": a codec without a meaning or where none belongs
 
 	// NumFaults is the number of values, for counters indexed by Fault.
 	NumFaults = int(iota)
@@ -222,8 +211,11 @@ func Validate(b []byte) (View, Fault) {
 	if Type(b[2]) >= numTypes {
 		return nil, BadType
 	}
-	if b[3] > MaxCodec || Flags(b[1])&FlagTagged != 0 {
+	if b[3] > MaxCodec {
 		return nil, UnknownFormat
+	}
+	if v := View(b); v.Tagged() && len(b) < HeaderLen+v.tagLen() {
+		return nil, BadLength
 	}
 	if b[3] != 0 && (Type(b[2]) != Float32 || !Kind(b[0]&15).hasValues()) {
 		return nil, UnknownFormat

@@ -251,7 +251,7 @@ func TestValidateRefuses(t *testing.T) {
 		{UnknownFormat, func(b []byte) []byte { b[2], b[3] = byte(Int32), 1; return b }},
 		{UnknownFormat, func(b []byte) []byte { b[2], b[3] = byte(Float32), MaxCodec+1; return b }},
 		{UnknownFormat, func(b []byte) []byte { b[0], b[2], b[3] = Version<<4|byte(Notice), byte(Float32), 1; return b }},
-		{UnknownFormat, func(b []byte) []byte { b[1] = byte(FlagTagged); return b }},
+		{BadLength, func(b []byte) []byte { b[1] = byte(FlagTagged); return b }},
 	} {
 		if v, got := Validate(c.change(good())); got != c.want || (v != nil) != (got == OK) {
 			t.Errorf("%v, want %v", got, c.want)
