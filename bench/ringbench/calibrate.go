@@ -177,6 +177,9 @@ func (r *rig) calibrate(ctx context.Context, o CalibrateOptions, ratio float64) 
 	}
 	a, b := nic.solve()
 	ta, tb := tcp.solve()
+	if ta < a { // a share is at most 1
+		ta, tb = a, tcp.rest(a)
+	}
 	sys := &plan.System{
 		Name: "calibrated", Source: fmt.Sprintf("gradnic model calibrate: %d nodes in namespaces of one machine, links of %.3g Mbit/s, MTU %d; medians of %d rounds of %d all-reduces in a row",
 			n, float64(r.rate)/1e6, o.MTU, o.Rounds, inRow),
@@ -184,7 +187,7 @@ func (r *rig) calibrate(ctx context.Context, o CalibrateOptions, ratio float64) 
 		// Frames are passed on one by one: the ring does not fill slice by slice.
 		SliceBytes: 0,
 		// A plain node's figures are relative to what the NICs' ring gets out of the same link.
-		Naive: plan.Software{LinkShare: min(1, a/ta), StepUs: tb * 1e6}, Slowdown: 1, HostGbit: 1e3,
+		Naive: plan.Software{LinkShare: a / ta, StepUs: tb * 1e6}, Slowdown: 1, HostGbit: 1e3,
 	}
 	sys.Overlapped = sys.Naive
 	out := &Calibration{System: sys, Link: r.link}
@@ -226,3 +229,6 @@ func (f *fit) solve() (a, b float64) {
 	}
 	return a, b
 }
+
+// rest is b when a is given.
+func (f *fit) rest(a float64) float64 { return max(0, (f.yt-a*f.xy)/f.yy) }

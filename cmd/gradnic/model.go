@@ -104,6 +104,7 @@ formulas and how to write tables and systems.`,
 	cmd.MarkFlagsMutuallyExclusive("tflops", "share")
 	f.StringVar(&timeline, "timeline", "", "mode whose layers are printed: naive, overlapped, ideal, nic or nic+CODEC (default the last)")
 	f.StringVar(&html, "html", "", "also write a page with plots to this file")
+	cmd.AddCommand(newModelCalibrateCmd())
 	return cmd
 }
 

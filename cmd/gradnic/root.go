@@ -34,6 +34,7 @@ var verbs = []func() *cobra.Command{
 	newBumpCmd,
 	newWorkerCmd,
 	newACCLCmd,
+	newRingCmd,
 	newDemoCmd,
 	newBenchCmd,
 	newPktgenCmd,

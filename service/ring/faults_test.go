@@ -32,7 +32,7 @@ func TestAnyNetwork(t *testing.T) {
 		})
 		var jobs []*job
 		next := make([]int, n)
-		for range rapid.IntRange(1, 20).Draw(r, "requests") {
+		for range rapid.IntRange(1, 12).Draw(r, "requests") {
 			length := rapid.IntRange(0, 512*n*3).Draw(r, "length")
 			jobs = append(jobs, w.job(n, length, rapid.SampledFrom(codecNames).Draw(r, "codec")))
 		}

@@ -32,7 +32,7 @@ type network struct {
 	cut        map[[2]uint16]bool // from, to: nothing passes
 	watch      func(from, to uint16, b []byte)
 	order      uint64
-	turnsTaken int
+	timer      map[uint16]uint64 // the event of a node's next turn, if nothing comes before
 	sent, lost int
 }
 
@@ -41,6 +41,7 @@ type event struct {
 	order uint64
 	node  uint16
 	bytes []byte // nil: a turn is due
+	poke  bool   // by Wake
 }
 
 type events []event
@@ -60,7 +61,7 @@ func (q *events) Pop() any {
 
 func newNetwork(t testing.TB, seed uint64) *network {
 	return &network{t: t, nodes: map[uint16]*Node{}, rng: rand.New(rand.NewPCG(seed, 1)), delay: 20_000, room: outRoom,
-		free: map[uint16]int64{}, cut: map[[2]uint16]bool{}, now: 1}
+		free: map[uint16]int64{}, timer: map[uint16]uint64{}, cut: map[[2]uint16]bool{}, now: 1}
 }
 
 // add starts a node.
@@ -72,7 +73,10 @@ func (w *network) add(cfg Config) *Node {
 	}
 	n.eng.now = w.now
 	id := cfg.Node
-	n.wake = func() { w.at(w.now, id, nil) }
+	n.wake = func() {
+		w.order++
+		heap.Push(&w.events, event{at: w.now, order: w.order, node: id, poke: true})
+	}
 	w.nodes[id] = n
 	n.wake()
 	return n
@@ -97,13 +101,16 @@ func (w *network) step() bool {
 	if n == nil {
 		return true
 	}
-	w.turnsTaken++
+	if ev.bytes == nil && !ev.poke && ev.order != w.timer[ev.node] {
+		return true // a later turn has set another time
+	}
 	n.eng.begin(w.now, w.room)
 	if ev.bytes != nil {
 		n.eng.receive(ev.bytes)
 	}
 	if next := n.turn(); next > 0 {
 		w.at(max(next, w.now+1000), ev.node, nil)
+		w.timer[ev.node] = w.order
 	}
 	for i := range n.eng.out {
 		m := &n.eng.out[i]

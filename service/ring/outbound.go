@@ -8,11 +8,12 @@ import (
 
 // The sender's timers and window, in frames.
 const (
-	firstWindow = 32
+	firstBytes  = 48 << 10 // what the first window holds
 	leastWindow = 4
-	minTimeout  = 20 * time.Millisecond
-	grace       = time.Millisecond     // for acknowledgements that this node has not read yet
-	fullQueue   = 6 * time.Millisecond // on the way is enough: the window does not grow beyond
+	probeAfter  = 5 * time.Millisecond  // at least, before the oldest frame is sent again
+	minTimeout  = 20 * time.Millisecond // at least, before all are
+	grace       = time.Millisecond      // for acknowledgements that this node has not read yet
+	fullQueue   = 6 * time.Millisecond  // on the way is enough: the window does not grow beyond
 	maxTimeout  = 200 * time.Millisecond
 	reordering  = 3 // frames that may overtake another before it counts as lost
 )
@@ -72,7 +73,6 @@ type outbound struct {
 	least    float64 // of the round trips lately
 	leastAt  int64
 	late     bool // the timer has ended, and grace with it will
-	timeout  int64
 	backoff  uint
 	timer    int64 // when the retransmission timer ends; 0: nothing flies
 	latest   int64 // when the latest acknowledged frame was sent
@@ -82,7 +82,7 @@ type outbound struct {
 func (t *outbound) reset(e *engine) {
 	room := e.cfg.Window * (e.nodes - 1) * e.cuts.most
 	old := *t
-	*t = outbound{window: firstWindow, slow: span, timeout: int64(minTimeout)}
+	*t = outbound{window: max(8, float64(firstBytes/wire.PayloadRoom(e.cfg.MTU))), slow: span}
 	for h := range t.queues {
 		t.queues[h] = newQueue(room)
 		t.credit[h] = uint32(e.cfg.Window)
@@ -178,7 +178,7 @@ func (e *engine) send(r ref) {
 	o.state, o.sent = flying, e.now
 	t.flying++
 	if t.timer == 0 {
-		t.timer = e.now + t.timeout<<t.backoff
+		t.timer = e.now + t.timeout()
 	}
 	step, f := int(r.index)/e.cuts.most, int(r.index)%e.cuts.most
 	payload := s.payload(step, f, e.cuts.room)
@@ -242,7 +242,7 @@ func (e *engine) receiveAck(v wire.View) wire.Fault {
 		t.backoff, t.late = 0, false
 		t.timer = 0
 		if t.flying > 0 {
-			t.timer = e.now + t.timeout
+			t.timer = e.now + t.timeout()
 		}
 	}
 	if acked > 0 {
@@ -325,12 +325,10 @@ func (e *engine) timedOut() {
 		t.window = leastWindow
 		t.recover = t.next
 	}
-	if t.timeout<<(t.backoff+1) <= int64(maxTimeout) {
-		t.backoff++
-	}
+	t.backoff = min(t.backoff+1, 8)
 	t.timer = 0
 	if t.flying > 0 {
-		t.timer = e.now + t.timeout<<t.backoff
+		t.timer = e.now + t.timeout()
 	}
 }
 
@@ -360,7 +358,18 @@ func (t *outbound) measure(now int64, ns float64) {
 		t.dev += (max(d, -d) - t.dev) / 4
 		t.rtt += d / 8
 	}
-	t.timeout = min(max(int64(t.rtt+4*t.dev)+int64(ackAfter), int64(minTimeout)), int64(maxTimeout))
+}
+
+// timeout is how long to wait for an acknowledgement. The first time only a probe is sent, which costs little.
+func (t *outbound) timeout() int64 {
+	base := int64(t.rtt+4*t.dev) + int64(ackAfter)
+	if t.rtt == 0 {
+		base = int64(minTimeout)
+	}
+	if t.backoff == 0 {
+		return min(max(base, int64(probeAfter)), int64(maxTimeout))
+	}
+	return min(max(base, int64(minTimeout))<<(t.backoff-1), int64(maxTimeout))
 }
 
 // blocked says whether frames could go if the port took them.
