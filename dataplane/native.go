@@ -278,7 +278,7 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 		whole = l.message(i, n)
 	}
 	payload, shared := b.desc[i], false // of all copies, in the frame itself
-	if _, own := l.own(payload.Addr); own && whole == nil && !made && last > 0 && l.shares(len(values)) {
+	if _, own := l.own(payload.Addr); own && whole == nil && !made && last > 0 && j.layout == nil && tag == 0 && l.shares(len(values)) {
 		payload.Addr, payload.Len = payload.Addr+native.ValuesOffset, uint32(len(values))
 		shared, inPlace = true, false
 	}

@@ -47,6 +47,9 @@ const (
 	WrongType                          // a native message of another element type than the job's
 	WrongDirection                     // a native message that only the network sends
 	WrongCodec                         // a native message compressed otherwise than the job says
+	WrongLayout                        // a message in another form than its job's (Config.Layouts)
+	WrongTag                           // a native message without the tag of its worker, or with one that the job has no key for
+	Replayed                           // a native message whose counter was used before
 
 	numReasons = int(iota + reasonOwn)
 )
@@ -54,7 +57,7 @@ const (
 var ownNames = [...]string{
 	"not-for-us", "unknown-protocol", "unknown-port", "unknown-worker", "wrong-size", "handoff-full", "tx-full",
 	"no-frame", "port-unknown", "port-broken", "impaired-ingress", "impaired-egress", "chained",
-	"unknown-job", "wrong-type", "wrong-direction", "wrong-codec",
+	"unknown-job", "wrong-type", "wrong-direction", "wrong-codec", "wrong-layout", "wrong-tag", "replayed",
 }
 
 // String returns the reason's name.
