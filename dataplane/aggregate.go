@@ -93,6 +93,10 @@ func (l *lane) broadcast(j *laneJob, i, ingress int) {
 	if len(copies) == 0 {
 		return
 	}
+	if j.layout != nil {
+		l.broadcastLayout(j, i, copies)
+		return
+	}
 	t, udp := l.replyTemplate(j, i)
 	payload, shared := l.sharedValues(j, len(copies))
 	for k := range copies {
@@ -129,6 +133,10 @@ func (l *lane) resend(j *laneJob, i, ingress int) {
 		l.lostReplica(ingress, ImpairedEgress)
 		return
 	}
+	if j.layout != nil {
+		l.resendLayout(j, i, ingress)
+		return
+	}
 	t, udp := l.replyTemplate(j, i)
 	p := &l.batch.pkt[i]
 	l.replicate(j, &t, Desc{}, ingress, p.Src, p.SrcIP, udp, int(l.batch.rank[i]))
@@ -141,16 +149,21 @@ func (l *lane) lostReplica(port int, r Reason) {
 	l.sawDrop(port, Desc{}, nil, r)
 }
 
-// replyTemplate makes the headers that all copies share. As the P4 program does, the UDP ports of the message that
-// completed the slot are swapped, and its job number and packet number are echoed. udp is that message's source port.
-func (l *lane) replyTemplate(j *laneJob, i int) (t switchml.ReplyTemplate, udp uint16) {
+// reply is what all copies of a result say. As the P4 program does, the UDP ports of the message that completed the slot are
+// swapped, and its job number and packet number are echoed.
+func (l *lane) reply(j *laneJob, i int) switchml.Reply {
 	p, v := &l.batch.pkt[i], l.batch.view[i]
 	e0, e1 := j.pool.Exponents(l.contrib.Slot, l.contrib.Set)
-	t, _ = switchml.NewReplyTemplate(switchml.Reply{
+	return switchml.Reply{
 		Switch:   switchml.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: p.DstPort},
 		Elements: j.elements, Job: v.Job(), TSI: v.TSI(), PoolIndex: v.PoolIndex(), E0: e0, E1: e1,
-	})
-	return t, p.SrcPort
+	}
+}
+
+// replyTemplate makes the headers that all copies share. udp is the source port of the message that completed the slot.
+func (l *lane) replyTemplate(j *laneJob, i int) (t switchml.ReplyTemplate, udp uint16) {
+	t, _ = switchml.NewReplyTemplate(l.reply(j, i))
+	return t, l.batch.pkt[i].SrcPort
 }
 
 // replicate makes a copy of the result in a chunk of its own, or only its headers when there is a shared payload, and

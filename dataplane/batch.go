@@ -31,6 +31,7 @@ type batch struct {
 
 	msg  [batchRoom]native.View
 	nat  [batchRoom]uint16 // the frames with a native message
+	via  [batchRoom]uint8  // the layout that a frame came by, as in laneJob; set when there are layouts
 	nnat int
 }
 
@@ -63,6 +64,9 @@ func (l *lane) runFunction(port int) {
 		}
 		l.enter(stageMatch, b.nsel+b.nnat)
 		l.match()
+		if l.cfg.Layouts != nil {
+			l.checkLayouts()
+		}
 		if len(l.peers) > 1 {
 			l.enter(stageHandOff, b.nsel+b.nnat)
 			l.handOff()

@@ -109,6 +109,8 @@ type Config struct {
 	Seed uint64
 	// Layouts are headers of cards that jobs may name, beside the protocols' own.
 	Layouts []*layout.Layout
+	// nativeLayouts is true when one of them has the native rules.
+	nativeLayouts bool
 	// Logger takes what happens at start, stop and on errors; nil discards.
 	Logger *slog.Logger
 }

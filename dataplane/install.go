@@ -33,6 +33,7 @@ type laneJob struct {
 	multicast *MulticastSpec
 	fixed     []bool         // by rank: its port was given
 	layout    *layout.Layout // nil: the protocol's own frames
+	via       uint8          // its index in Config.Layouts plus one, 0 for none
 }
 
 // laneWorker is what one lane has seen of a worker.
@@ -90,7 +91,7 @@ func (n *NIC) newLaneJobs(s *JobSpec) ([]*laneJob, error) {
 	if s.Native != nil {
 		co = recovery.New(s.Workers, s.Slots, n.newEpoch)
 	}
-	header, err := n.layoutOf(s)
+	header, via, err := n.layoutOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (n *NIC) newLaneJobs(s *JobSpec) ([]*laneJob, error) {
 		}
 		j := &laneJob{
 			name: s.Name, elements: s.Elements, frameLen: switchml.FrameLen(s.Elements), slots: s.Slots,
-			pool: pool, workers: make([]laneWorker, s.Workers), receivers: s.Workers, layout: header,
+			pool: pool, workers: make([]laneWorker, s.Workers), receivers: s.Workers, layout: header, via: via,
 		}
 		for r := range j.workers {
 			j.workers[r].port = multicast.Unknown

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"gradnic/aggregation/kernel"
+	"gradnic/multicast"
 	"gradnic/wire/inet"
 	"gradnic/wire/layout"
 	"gradnic/wire/native"
@@ -17,9 +19,15 @@ import (
 // for transmit. Everything between (match, hand-off, slots, traces) knows the rules' own frames only. A NIC without
 // layouts pays a nil check a batch and one a transmitted frame.
 
+// maxLayouts is the most layouts of a NIC.
+const maxLayouts = 16
+
 // checkLayouts refuses layouts that cannot run side by side, and those behind Ethernet on netdevs that do not give all
 // their frames.
 func checkLayouts(layouts []*layout.Layout, ports []PortSpec) error {
+	if len(layouts) > maxLayouts {
+		return fmt.Errorf("%d layouts: at most %d", len(layouts), maxLayouts)
+	}
 	for i, x := range layouts {
 		if x.Rules == layout.ShowOnly {
 			return fmt.Errorf("layout %s has rules none: it decodes frames and cannot run (rules: switchml or native)", x.Name)
@@ -40,17 +48,17 @@ func checkLayouts(layouts []*layout.Layout, ports []PortSpec) error {
 	return nil
 }
 
-// layoutOf is the layout that a job names; nil when it names none.
-func (n *NIC) layoutOf(s *JobSpec) (*layout.Layout, error) {
+// layoutOf is the layout that a job names, and its index plus one; nil and 0 when it names none.
+func (n *NIC) layoutOf(s *JobSpec) (x *layout.Layout, via uint8, err error) {
 	if s.Layout == "" {
-		return nil, nil
+		return nil, 0, nil
 	}
-	for _, x := range n.cfg.Layouts {
+	for k, x := range n.cfg.Layouts {
 		if x.Name == s.Layout {
-			return x, n.fitsLayout(s, x)
+			return x, uint8(k + 1), n.fitsLayout(s, x)
 		}
 	}
-	return nil, fmt.Errorf("job %s: the NIC has no layout %q (gradnic run --layout FILE)", s.Name, s.Layout)
+	return nil, 0, fmt.Errorf("job %s: the NIC has no layout %q (gradnic run --layout FILE)", s.Name, s.Layout)
 }
 
 // fitsLayout refuses a job whose messages a layout cannot carry, so that none of them is found out on its way.
@@ -91,81 +99,149 @@ func (n *NIC) layoutUDP() (udp []uint16) {
 // errLayoutPort is why a service cannot have a UDP port.
 var errLayoutPort = errors.New("it is a layout's")
 
-// enterLayouts turns the frames of layouts in the batch of one port into frames of their rules' protocol.
+// enterLayouts turns the frames of layouts in the batch of one port into frames of their rules' protocol, and remembers by
+// which each came.
 func (l *lane) enterLayouts() {
 	b := &l.batch
+	for _, d := range b.desc[:b.n] {
+		kernel.Prefetch(l.area[d.Addr : d.Addr+1]) // the line with the headers
+	}
 	k := 0
 	for i := range b.n {
-		d := b.desc[i]
+		d := &b.desc[i]
+		via := uint8(0)
 		if d.Options == 0 { // frames of layouts fit into a chunk
-			r, ok := l.enterLayout(&d)
-			if !ok {
-				l.drop(i, r)
+			var f layout.Fault
+			if via, f = l.enterLayout(d); f != layout.OK {
+				l.drop(i, reasonLayout+Reason(f))
 				continue
 			}
 		}
-		b.desc[k], b.tailAt[k], b.tailN[k] = d, b.tailAt[i], b.tailN[i]
+		if k != i {
+			b.desc[k], b.tailAt[k], b.tailN[k] = *d, b.tailAt[i], b.tailN[i]
+		}
+		b.via[k] = via
 		k++
 	}
 	b.n = k
 }
 
-// enterLayout turns one frame, if it is a layout's, and refuses one that comes to a job in another form than the job's.
-func (l *lane) enterLayout(d *Desc) (Reason, bool) {
+// enterLayout turns one frame, if it is a layout's. via is that layout's index plus one, 0 for none.
+func (l *lane) enterLayout(d *Desc) (via uint8, f layout.Fault) {
 	frame := l.frame(*d)
-	for _, x := range l.cfg.Layouts {
+	for k, x := range l.cfg.Layouts {
 		if !x.Claims(frame) {
 			continue
 		}
 		base := d.Addr &^ (l.chunk - 1)
 		at, n, f := x.Enter(l.area[base:base+l.chunk], int(d.Addr-base), int(d.Len), l.cfg.IP)
 		if f == layout.Foreign {
-			return 0, true // parse says what is wrong with it
-		}
-		if f != layout.OK {
-			return reasonLayout + Reason(f), false
+			break // parse says what is wrong with it
 		}
 		d.Addr, d.Len = base+uint64(at), uint32(n)
-		return l.speaks(l.frame(*d), x)
+		return uint8(k + 1), f
 	}
-	return l.speaks(frame, nil)
+	return 0, layout.OK
 }
 
-// speaks checks that the job of a frame, in its rules' form, has this layout.
-func (l *lane) speaks(f []byte, x *layout.Layout) (Reason, bool) {
-	if j, r := l.jobOfFrame(f, 36, 6, 26); j != nil && j.layout != x {
-		return r, false
-	}
-	return 0, true
-}
-
-// jobOfFrame is the job of a frame in its rules' form, nil when it is none's. port, mac and ip are where the NIC's UDP port and
-// the worker's addresses stand. r is the reason to refuse it by.
-func (l *lane) jobOfFrame(f []byte, port, mac, ip int) (j *laneJob, r Reason) {
-	if len(f) < inet.PayloadOffset+switchml.HeaderLen || binary.BigEndian.Uint16(f[12:]) != inet.EtherTypeIPv4 || f[14] != 0x45 || f[23] != inet.ProtoUDP {
-		return nil, 0
-	}
-	switch udp := binary.BigEndian.Uint16(f[port:]); {
-	case udp == native.Port:
-		return l.nativeJob(binary.BigEndian.Uint16(f[inet.PayloadOffset+4:])), UnknownJob
-	case switchml.IsPort(udp):
-		if e := l.table.find(inet.MAC(f[mac:mac+6]).Uint64(), inet.Addr(f[ip:ip+4]).Uint32()); e != nil {
-			return e.job, UnknownWorker
+// checkLayouts drops the messages of the batch that came in another form than their job's. Frames that another lane has
+// handed over were looked at there.
+func (l *lane) checkLayouts() {
+	b := &l.batch
+	nsel := 0
+	for _, s := range b.sel[:b.nsel] {
+		if b.job[s].via != b.via[s] {
+			l.drop(int(s), WrongLayout)
+			continue
 		}
+		b.sel[nsel] = s
+		nsel++
 	}
-	return nil, 0
+	b.nsel = nsel
+	nnat := 0
+	for _, s := range b.nat[:b.nnat] {
+		if j := l.nativeJob(b.msg[s].Job()); j != nil && j.via != b.via[s] {
+			l.drop(int(s), WrongLayout)
+			continue
+		}
+		b.nat[nnat] = s
+		nnat++
+	}
+	b.nnat = nnat
 }
 
-// leaveLayout turns a frame that the NIC has made into the form of its job's layout. ok is false when it has none that it
-// fits into, which Carries rules out.
-func (l *lane) leaveLayout(d *Desc) (ok bool) {
+// broadcastLayout is broadcast's end for a job with a layout: copies of the result that frame i of the batch completed.
+func (l *lane) broadcastLayout(j *laneJob, i int, copies []multicast.Copy) {
+	t, ok := l.layoutTemplate(j, i)
+	for k := range copies {
+		c := &copies[k]
+		port := c.UDPPort
+		if port == 0 {
+			port = l.batch.pkt[i].SrcPort
+		}
+		l.replicateLayout(j, &t, ok, c.Port, c.MAC, c.IP, port, c.Rank)
+	}
+}
+
+// resendLayout is resend's end for a job with a layout.
+func (l *lane) resendLayout(j *laneJob, i, ingress int) {
+	t, ok := l.layoutTemplate(j, i)
+	p := &l.batch.pkt[i]
+	l.replicateLayout(j, &t, ok, ingress, p.Src, p.SrcIP, p.SrcPort, int(l.batch.rank[i]))
+}
+
+// layoutTemplate is replyTemplate by a layout, and brings the result's values to its byte order. ok is false when a value
+// does not fit into the layout, which Carries rules out.
+func (l *lane) layoutTemplate(j *laneJob, i int) (t layout.Template, ok bool) {
+	r := l.reply(j, i)
+	j.layout.Order(l.values[:j.frameLen-switchml.ValuesOffset])
+	return j.layout.NewTemplate(&r)
+}
+
+// replicateLayout is replicate for a job with a layout.
+func (l *lane) replicateLayout(j *laneJob, t *layout.Template, fits bool, port int, mac inet.MAC, ip inet.Addr, udp uint16, rank int) {
+	if !fits {
+		l.lostReplica(port, WrongLayout)
+		return
+	}
+	addr, ok := l.take()
+	if !ok {
+		l.lostReplica(port, NoFrame)
+		return
+	}
+	values := l.values[:j.frameLen-switchml.ValuesOffset]
+	d := Desc{Addr: addr, Len: uint32(t.Len() + len(values))}
+	f := l.frame(d)
+	t.Put(f, mac, ip, udp)
+	copy(f[t.Len():], values)
+	l.counts[port][cReplicas]++
+	var w *laneWorker
+	if rank >= 0 {
+		w = &j.workers[rank]
+		w.sent++
+	}
+	l.sendReplica(port, d, w)
+}
+
+// leaveLayout turns a frame that the NIC has made into a layout's form. ok is false when it does not fit, which Carries
+// rules out.
+func (l *lane) leaveLayout(x *layout.Layout, d *Desc) (ok bool) {
+	base := d.Addr &^ (l.chunk - 1)
+	at, n, ok := x.Leave(l.area[base:base+l.chunk], int(d.Addr-base), int(d.Len))
+	d.Addr, d.Len = base+uint64(at), uint32(n)
+	return ok
+}
+
+// leaveNative is leaveLayout for a frame that may be a native message of a job with a layout; ARP, echo replies and
+// SwitchML's results, which replicate turns, are not.
+func (l *lane) leaveNative(d *Desc) (ok bool) {
 	f := l.frame(*d)
-	j, _ := l.jobOfFrame(f, 34, 0, 30)
+	if len(f) < native.ValuesOffset || binary.BigEndian.Uint16(f[12:]) != inet.EtherTypeIPv4 || f[23] != inet.ProtoUDP || binary.BigEndian.Uint16(f[34:]) != native.Port {
+		return true
+	}
+	j := l.nativeJob(binary.BigEndian.Uint16(f[inet.PayloadOffset+4:]))
 	if j == nil || j.layout == nil {
 		return true
 	}
-	base := d.Addr &^ (l.chunk - 1)
-	at, n, ok := j.layout.Leave(l.area[base:base+l.chunk], int(d.Addr-base), int(d.Len))
-	d.Addr, d.Len = base+uint64(at), uint32(n)
-	return ok
+	return l.leaveLayout(j.layout, d)
 }

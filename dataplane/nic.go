@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"gradnic/wire/layout"
 	"gradnic/xdp"
 )
 
@@ -55,6 +56,9 @@ func New(cfg Config, ports ...PortSpec) (*NIC, error) {
 	}
 	if err := checkLayouts(cfg.Layouts, ports); err != nil {
 		return nil, err
+	}
+	for _, x := range cfg.Layouts {
+		cfg.nativeLayouts = cfg.nativeLayouts || x.Rules == layout.Native
 	}
 	n := &NIC{cfg: cfg, longest: max(cfg.ChunkSize-xdp.KernelHeadroom, cfg.LongestFrame), epoch: time.Now(), jobs: map[string]*job{}, newEpoch: randomEpoch}
 	for i, s := range ports {

@@ -98,6 +98,9 @@ func (l *lane) oneByOne(from int) {
 // laterStages is what follows parse.
 func (l *lane) laterStages(own bool) {
 	l.match()
+	if own && l.cfg.Layouts != nil {
+		l.checkLayouts()
+	}
 	if own && len(l.peers) > 1 {
 		l.handOff()
 	}

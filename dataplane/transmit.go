@@ -63,7 +63,7 @@ func (l *lane) queueTx(port, from int, d Desc, tail []Desc, kind uint8, w *laneW
 		l.transmit(port)
 	}
 	n := t.n
-	if l.cfg.Layouts != nil && kind != sentPassed && len(tail) == 0 && !l.leaveLayout(&d) {
+	if l.cfg.nativeLayouts && kind != sentPassed && len(tail) == 0 && !l.leaveNative(&d) {
 		t.desc[n], t.kind[n], t.from[n], t.worker[n] = d, kind, uint16(from), w
 		l.unsent(port, t, n, false)
 		return

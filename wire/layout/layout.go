@@ -23,15 +23,14 @@ type Layout struct {
 	Trailer []Field
 	Payload Payload
 
-	base   int    // where the header starts in a frame: 14 or 42
-	answer []byte // the header of answers: fixed values and replies
-	fixed  []*Field
-	by     [NumMeanings]*Field
-	swap   bool // values have another byte order than the rules'
-	size   int  // bytes of an element where the layout fixes the type; 0: the header's type says
-	typ    uint64
-	trail  int // bytes of the trailer
-	job    uint64 // native: of all frames, when no field says
+	base  int // where the header starts in a frame: 14 or 42
+	c     compiled
+	by    [NumMeanings]*Field
+	swap  bool // values have another byte order than the rules'
+	size  int  // bytes of an element where the layout fixes the type; 0: the header's type says
+	typ   uint64
+	trail int    // bytes of the trailer
+	job   uint64 // native: of all frames, when no field says
 }
 
 // Payload is what follows the header.

@@ -17,6 +17,8 @@ const (
 	MaxFile   = 1 << 20
 	MaxHeader = 256
 	MaxFields = 256
+	// MaxRunning bounds a header whose rules answer.
+	MaxRunning = 64
 )
 
 type pageFile struct {
@@ -88,7 +90,9 @@ func Parse(file string, text []byte) (*Layout, error) {
 			return nil, err
 		}
 	}
-	r.l.compile()
+	if r.l.Rules != ShowOnly {
+		r.l.compile()
+	}
 	return r.l, nil
 }
 
@@ -101,8 +105,12 @@ func (r *reader) head(p *pageFile) error {
 		return r.errorf("$.rules", "rules: %q: legal are switchml, native, and none to decode only", p.Rules)
 	}
 	r.l.Rules = Rules(i)
-	if p.Header < 1 || p.Header > MaxHeader {
-		return r.errorf("$.header", "header: %d bytes: legal are 1 to %d", p.Header, MaxHeader)
+	most := MaxRunning
+	if r.l.Rules == ShowOnly {
+		most = MaxHeader
+	}
+	if p.Header < 1 || p.Header > most {
+		return r.errorf("$.header", "header: %d bytes: legal are 1 to %d with rules %s", p.Header, most, r.l.Rules)
 	}
 	return nil
 }

@@ -9,21 +9,198 @@ import (
 	"gradnic/wire/switchml"
 )
 
-// compile makes what Enter and Leave use.
+// move takes one value from a header into the words of another.
+type move struct {
+	end   int16 // of the 8 bytes that hold it, from the start of the card's header
+	from  uint8 // own word that holds it, for answers
+	down  uint8 // bits to the right of it there
+	to    place
+	how   way
+	width uint8
+	mask  uint64
+	limit uint64  // the largest value that the other header has
+	table []int16 // way table: the other header's value, -1 for none
+}
+
+// way is what is done to a value on its way.
+type way uint8
+
+const (
+	plain   way = iota
+	checked     // it may be greater than limit
+	swapped     // little endian
+	looked      // by table
+	oneHot      // a bit for each worker
+)
+
+// place is where the least significant bit of a value lies in the words of a header. Words are of 64 bits and counted from
+// the header's end, so that the first ones never lie on what follows the header.
+type place struct {
+	word, shift uint8
+	over        bool // it goes on in the next word
+}
+
+func placeOf(header, offset, bit, width int) place {
+	end := 8*(header-offset) - bit - width
+	return place{uint8(end / 64), uint8(end % 64), end%64+width > 64}
+}
+
+// own says where the rules' own headers have their values: wire/switchml, wire/native.
+var own = map[Rules]map[Meaning]struct{ offset, bit, width int }{
+	SwitchML: {Size: {0, 5, 3}, Job: {1, 0, 8}, Tag: {2, 0, 32}, Version: {6, 0, 1}, Slot: {6, 2, 14}, Exponent0: {8, 0, 8}, Exponent1: {9, 0, 8}},
+	Native: {
+		Kind: {0, 4, 4}, Flags: {1, 0, 8}, Type: {2, 0, 8}, Codec: {3, 0, 8}, Job: {4, 0, 16}, Worker: {6, 0, 16}, Epoch: {8, 0, 32}, Round: {12, 0, 32},
+		Slot: {16, 0, 32}, Tag: {20, 0, 32}, Count: {24, 0, 16}, Length: {26, 0, 16}, Plane: {28, 0, 8},
+	},
+}
+
+const (
+	ownWords  = native.HeaderLen / 8
+	cardWords = MaxRunning / 8
+)
+
+// same is a value that is the same in all frames of the card, in the 8 bytes that end where it ends.
+type same struct {
+	end        int
+	want, mask uint64
+}
+
+// compiled is what Enter and Leave use.
+type compiled struct {
+	in, out  []move
+	fixed    []same
+	start    [ownWords]uint64  // of own headers: what no field says
+	template [cardWords]uint64 // of answers: fixed values and replies
+	ownLen   int               // bytes of the own header
+	ownWords int
+	ownPort  uint16
+	count    bool  // native: no field says how many elements mean something
+	length   *move // where answers say their payload's length; nil: nowhere
+}
+
+// compile makes moves of the fields.
 func (l *Layout) compile() {
-	answer := make([]byte, 8+l.Header) // 8 bytes before, for the window of the first fields
+	c := &l.c
+	c.ownLen, c.ownPort = l.Rules.headerLen(), native.Port
+	if l.Rules == SwitchML {
+		c.ownPort = switchml.PortBase
+	}
+	c.ownWords = (c.ownLen + 7) / 8
+	l.swap = l.Payload.Little != (l.Rules == Native)
+	constant := func(offset, bit, width int, v uint64) {
+		p := placeOf(c.ownLen, offset, bit, width)
+		c.start[p.word] |= v << p.shift
+	}
+	constant(0, 0, 4, 1) // SwitchML's message type, and the native version
+	if l.Rules == Native && l.by[Type] == nil {
+		constant(2, 0, 8, l.typ)
+	}
+	if l.Rules == Native && l.by[Job] == nil {
+		constant(4, 0, 16, l.job)
+	}
+	c.count = l.Rules == Native && l.by[Count] == nil
 	for i := range l.Fields {
 		f := &l.Fields[i]
-		switch {
-		case f.Fixed != nil:
-			l.fixed = append(l.fixed, f)
-			f.Put(answer, 8, *f.Fixed)
-		case f.Reply != nil && f.Meaning == None:
-			f.Put(answer, 8, *f.Reply)
+		there := placeOf(l.Header, f.Offset, f.Bit, f.Width)
+		reply := f.Reply
+		if f.Fixed != nil {
+			c.fixed = append(c.fixed, same{f.end, f.onWire(*f.Fixed) << f.shift, f.mask << f.shift})
+			reply = f.Fixed
+		}
+		if reply != nil {
+			c.put(c.template[:], there, f.onWire(*reply))
+		}
+		if f.Meaning == Length { // it is counted on the way in
+			if reply == nil {
+				c.length = &move{to: there, width: uint8(f.Width), mask: f.mask, limit: f.mask, how: f.way(true, nil)}
+			}
+			continue
+		}
+		o, ok := own[l.Rules][f.Meaning]
+		if !ok {
+			continue
+		}
+		here := placeOf(c.ownLen, o.offset, o.bit, o.width)
+		m := move{end: int16(f.end), from: here.word, down: here.shift, width: uint8(f.Width)}
+		in := m
+		in.down = uint8(f.shift)
+		in.to, in.mask, in.limit, in.table, in.how = here, f.mask, f.limit, f.forward, f.way(f.mask > f.limit, f.forward)
+		c.in = append(c.in, in)
+		if reply == nil {
+			most := ^uint64(0) >> (64 - o.width)
+			m.to, m.mask, m.limit, m.table, m.how = there, most, f.mask, f.back, f.way(most > f.mask, f.back)
+			if f.Meaning == Flags { // those that the card has bits for
+				m.mask, m.how = most&f.mask, plain
+			}
+			c.out = append(c.out, m)
 		}
 	}
-	l.answer = answer[8:]
-	l.swap = l.Payload.Little != (l.Rules == Native)
+	c.in, c.out = merged(c.in, true), merged(c.out, false)
+}
+
+// merged joins moves of values that lie side by side in both headers.
+func merged(moves []move, in bool) (out []move) {
+	for _, m := range moves {
+		if n := len(out); n > 0 && m.how == plain && out[n-1].how == plain {
+			if j, ok := out[n-1].join(&m, in); ok {
+				out[n-1] = j
+				continue
+			}
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// join is the move of both values when b follows a in both headers.
+func (a *move) join(b *move, in bool) (j move, ok bool) {
+	width := func(m *move) int { return bits.Len64(m.mask) }
+	total := width(a) + width(b)
+	bit := func(p place) int { return 64*int(p.word) + int(p.shift) }
+	if total > 64 || a.mask&(a.mask+1) != 0 || b.mask&(b.mask+1) != 0 || bit(b.to)+width(b) != bit(a.to) {
+		return j, false
+	}
+	if in {
+		// The window ends with the later value; the earlier one begins in the same 8 bytes.
+		if 8*(int(b.end)-int(a.end))+int(a.down)-int(b.down) != width(b) || int(b.down)+total > 64 {
+			return j, false
+		}
+	} else if a.from != b.from || int(b.down)+width(b) != int(a.down) {
+		return j, false
+	}
+	j = *b
+	j.mask = ^uint64(0) >> (64 - total)
+	j.to.over = int(j.to.shift)+total > 64
+	return j, true
+}
+
+func (f *Field) way(check bool, table []int16) way {
+	switch {
+	case table != nil:
+		return looked
+	case f.OneHot:
+		return oneHot
+	case f.Little && f.Width > 8:
+		return swapped
+	case check:
+		return checked
+	}
+	return plain
+}
+
+// onWire is a value in the field's byte order.
+func (f *Field) onWire(v uint64) uint64 {
+	if f.Little {
+		return bits.ReverseBytes64(v) >> (64 - uint(f.Width))
+	}
+	return v
+}
+
+func (c *compiled) put(words []uint64, p place, v uint64) {
+	words[p.word] |= v << p.shift
+	if p.over {
+		words[p.word+1] |= v >> (64 - p.shift)
+	}
 }
 
 // StationIP is the IPv4 address that a station behind Ethernet alone is known by.
@@ -42,146 +219,168 @@ func (l *Layout) Claims(frame []byte) bool {
 	return t == inet.EtherTypeIPv4 && frame[14] == 0x45 && frame[23] == inet.ProtoUDP && port-l.FirstPort <= l.LastPort-l.FirstPort
 }
 
-// Enter turns the frame buf[at:at+n] of the card into one of the rules' own protocol to the NIC with this address, and
-// returns where that starts and how long it is. It needs up to 60 bytes of room before the frame. On a fault other than
-// OK the frame is as it was; Foreign is one that Claims does not, or whose IPv4 and UDP headers are not right.
+// datagram is the bytes of UDP payload in a frame that Claims; ok is false when its lengths contradict each other or it is
+// a fragment, as inet.Parse has it.
+func datagram(frame []byte) (n int, ok bool) {
+	total := int(binary.BigEndian.Uint16(frame[16:]))
+	udp := int(binary.BigEndian.Uint16(frame[38:]))
+	fragment := binary.BigEndian.Uint16(frame[20:]) & 0x3fff
+	ok = fragment == 0 && inet.L3Offset+total <= len(frame) && udp >= inet.UDPLen && inet.IPv4Len+udp <= total
+	return udp - inet.UDPLen, ok
+}
+
+// Enter turns the frame buf[at:at+n] of the card, which Claims, into one of the rules' own protocol to the NIC with this
+// address, and returns where that starts and how long it is. It needs up to 60 bytes of room before the frame. On a fault
+// the frame is as it was; Foreign is one whose IPv4 and UDP headers are not right. No checksum is made: nobody verifies it.
 func (l *Layout) Enter(buf []byte, at, n int, ip inet.Addr) (newAt, newLen int, f Fault) {
 	frame := buf[at : at+n]
-	rest := n - l.base - l.Header // bytes of payload
-	udp := l.EtherType == 0
-	if udp {
-		var p inet.Packet
-		if inet.Parse(frame, &p) != inet.OK || p.Proto != inet.ProtoUDP || p.DstPort-l.FirstPort > l.LastPort-l.FirstPort {
+	c := &l.c
+	rest := n - l.base
+	if l.EtherType == 0 {
+		var ok bool
+		if n < inet.PayloadOffset {
 			return at, n, Foreign
 		}
-		rest = len(p.Payload) - l.Header
-	} else if !l.Claims(frame) {
-		return at, n, Foreign
+		if rest, ok = datagram(frame); !ok {
+			return at, n, Foreign
+		}
 	}
-	if rest < 0 {
+	if rest -= l.Header; rest < 0 {
 		return at, n, Short
 	}
-	for _, x := range l.fixed {
-		if x.Get(frame, l.base) != *x.Fixed {
+	for i := range c.fixed {
+		x := &c.fixed[i]
+		end := l.base + int(x.end)
+		if (binary.BigEndian.Uint64(frame[end-8:end])^x.want)&x.mask != 0 {
 			return at, n, BadFixed
 		}
 	}
-	var v [NumMeanings]uint64
-	for m := Kind; m < NumMeanings; m++ {
-		x := l.by[m]
-		if x == nil {
-			continue
+	w := c.start
+	for i := range c.in {
+		m := &c.in[i]
+		end := l.base + int(m.end)
+		v := binary.BigEndian.Uint64(frame[end-8:end]) >> (m.down & 63) & m.mask
+		if m.how != plain {
+			var ok bool
+			if v, ok = m.own(v); !ok {
+				return at, n, BadValue
+			}
 		}
-		if v[m], f = x.own(x.Get(frame, l.base)); f != OK {
-			return at, n, f
+		w[m.to.word&3] |= v << (m.to.shift & 63)
+		if m.to.over {
+			w[(m.to.word+1)&3] |= v >> ((64 - m.to.shift) & 63)
 		}
 	}
-	if l.by[Length] != nil {
-		length := int(v[Length])
-		if length > rest || udp && length != rest {
-			return at, n, BadLength
+	if rest, f = l.measure(frame, &w, rest); f != OK {
+		return at, n, f
+	}
+	start := at + l.base + l.Header // of the payload, which stays
+	h := inet.PayloadOffset + c.ownLen
+	if newAt = start - h; newAt < 0 {
+		return at, n, NoRoom
+	}
+	newLen = h + rest
+	if l.EtherType == 0 {
+		port := binary.BigEndian.Uint16(frame[36:]) - l.FirstPort + c.ownPort
+		if newAt != at {
+			copy(buf[newAt:newAt+inet.PayloadOffset], frame)
+		}
+		lower := buf[newAt : newAt+inet.PayloadOffset]
+		binary.BigEndian.PutUint16(lower[36:], port)
+		if l.Header != c.ownLen || newLen != n {
+			binary.BigEndian.PutUint16(lower[16:], uint16(newLen-inet.L3Offset))
+			binary.BigEndian.PutUint16(lower[38:], uint16(newLen-inet.L4Offset))
+		}
+	} else {
+		dst, src := inet.MAC(frame[0:6]), inet.MAC(frame[6:12])
+		lower := buf[newAt : newAt+inet.PayloadOffset]
+		inet.PutEthernet(lower, dst, src, inet.EtherTypeIPv4)
+		inet.PutIPv4(lower[inet.L3Offset:], inet.IPv4{Proto: inet.ProtoUDP, Src: StationIP(src), Dst: ip, PayloadLen: newLen - inet.L4Offset})
+		inet.PutUDP(lower[inet.L4Offset:], inet.UDP{Src: c.ownPort, Dst: c.ownPort, PayloadLen: newLen - inet.PayloadOffset})
+	}
+	putWords(buf[:start], w[:], c.ownLen)
+	if l.swap {
+		l.swapValues(buf[start:start+rest], &w)
+	}
+	return newAt, newLen, OK
+}
+
+// putWords writes n bytes of a header's words so that they end with b.
+func putWords(b []byte, w []uint64, n int) {
+	for n >= 8 {
+		k := len(b) - 8
+		binary.BigEndian.PutUint64(b[k:], w[0])
+		b, w, n = b[:k], w[1:], n-8
+	}
+	if n == 2 {
+		binary.BigEndian.PutUint16(b[len(b)-2:], uint16(w[0]))
+		return
+	}
+	for ; n > 0; n-- {
+		b[len(b)-1] = byte(w[0])
+		b = b[:len(b)-1]
+		w[0] >>= 8
+	}
+}
+
+// own is a card's value in the rules' numbers.
+func (m *move) own(v uint64) (uint64, bool) {
+	switch m.how {
+	case looked:
+		k := m.table[v]
+		return uint64(uint16(k)), k >= 0
+	case oneHot:
+		return uint64(bits.TrailingZeros64(v)), bits.OnesCount64(v) == 1
+	case swapped:
+		v = bits.ReverseBytes64(v) >> (64 - m.width)
+	}
+	return v, v <= m.limit
+}
+
+// measure finds the length of the payload and what the rules' header says of it.
+func (l *Layout) measure(frame []byte, w *[ownWords]uint64, rest int) (int, Fault) {
+	if x := l.by[Length]; x != nil {
+		length := int(x.Get(frame, l.base))
+		if length > rest || l.EtherType == 0 && length != rest {
+			return rest, BadLength
 		}
 		rest = length
 	}
 	if l.Rules == SwitchML {
-		if l.by[Size] == nil {
-			c, ok := switchml.SizeOf(rest / 4)
+		switch {
+		case l.by[Size] == nil:
+			code, ok := switchml.SizeOf(rest / 4)
 			if !ok || rest%4 != 0 {
-				return at, n, BadLength
+				return rest, BadLength
 			}
-			v[Size] = uint64(c)
-		} else if !udp && l.by[Length] == nil {
-			want := 4 * switchml.SizeCode(v[Size]).Elements()
+			w[1] |= uint64(code) << 8 // byte 0
+		case l.EtherType != 0 && l.by[Length] == nil:
+			want := 4 * switchml.SizeCode(w[1]>>8&7).Elements()
 			if want == 0 || want > rest {
-				return at, n, BadLength
+				return rest, BadLength
 			}
 			rest = want
 		}
+		return rest, OK
 	}
-	start := at + l.base + l.Header // of the payload, which stays
-	h := inet.PayloadOffset + l.Rules.headerLen()
-	newAt = start - h
-	if newAt < 0 {
-		return at, n, NoRoom
+	w[0] |= uint64(rest) << 32 // native: bytes 26 and 27
+	if l.c.count {
+		if size := native.Type(w[3] >> 40).Size(); size > 0 && carriesValues(native.Kind(w[3]>>56&15)) {
+			w[0] |= uint64(rest/size) << 48
+		}
 	}
-	port := uint16(native.Port)
-	if l.Rules == SwitchML {
-		port = switchml.PortBase
-	}
-	if udp {
-		port += binary.BigEndian.Uint16(frame[36:]) - l.FirstPort
-		copy(buf[newAt:newAt+inet.PayloadOffset], frame[:inet.PayloadOffset])
-	} else {
-		dst, src := inet.MAC(frame[0:6]), inet.MAC(frame[6:12])
-		o := buf[newAt:]
-		inet.PutEthernet(o, dst, src, inet.EtherTypeIPv4)
-		inet.PutIPv4(o[inet.L3Offset:], inet.IPv4{Proto: inet.ProtoUDP, Src: StationIP(src), Dst: ip})
-		binary.BigEndian.PutUint16(o[34:], port)
-		binary.BigEndian.PutUint16(o[40:], 0)
-	}
-	newLen = h + rest
-	o := buf[newAt : newAt+newLen]
-	binary.BigEndian.PutUint16(o[16:], uint16(newLen-inet.L3Offset))
-	binary.BigEndian.PutUint16(o[36:], port)
-	binary.BigEndian.PutUint16(o[38:], uint16(newLen-inet.L4Offset))
-	l.putOwn(o[inet.PayloadOffset:], &v, rest)
-	return newAt, newLen, OK
+	return rest, OK
 }
 
-// own is a value of the card in the rules' numbers.
-func (x *Field) own(v uint64) (uint64, Fault) {
-	if x.forward != nil {
-		k := x.forward[v]
-		if k < 0 {
-			return 0, BadValue
-		}
-		return uint64(k), OK
-	}
-	if x.OneHot {
-		if bits.OnesCount64(v) != 1 {
-			return 0, BadValue
-		}
-		return uint64(bits.TrailingZeros64(v)), OK
-	}
-	if v > x.limit {
-		return 0, BadValue
-	}
-	return v, OK
-}
-
-// putOwn writes the rules' own header, and brings the values that follow it to the rules' byte order.
-func (l *Layout) putOwn(b []byte, v *[NumMeanings]uint64, rest int) {
+// swapValues turns the values of a message with this own header around.
+func (l *Layout) swapValues(b []byte, w *[ownWords]uint64) {
 	if l.Rules == SwitchML {
-		b[0] = switchml.MessageType<<4 | byte(v[Size])&7
-		b[1] = byte(v[Job])
-		binary.BigEndian.PutUint32(b[2:], uint32(v[Tag]))
-		binary.BigEndian.PutUint16(b[6:], switchml.PoolIndexOf(int(v[Version]), int(v[Slot])))
-		b[8], b[9] = byte(v[Exponent0]), byte(v[Exponent1])
-		if l.swap {
-			swap(b[switchml.HeaderLen:switchml.HeaderLen+rest], 4)
-		}
+		swap(b, 4)
 		return
 	}
-	typ := l.typ
-	if l.by[Type] != nil {
-		typ = v[Type]
-	}
-	if l.by[Job] == nil {
-		v[Job] = l.job
-	}
-	count := v[Count]
-	size := native.Type(typ).Size()
-	if l.by[Count] == nil && size > 0 && carriesValues(native.Kind(v[Kind])) {
-		count = uint64(rest / size)
-	}
-	h := native.Header{
-		Kind: native.Kind(v[Kind]), Flags: native.Flags(v[Flags]), Type: native.Type(typ), Codec: uint8(v[Codec]), Job: uint16(v[Job]),
-		Rank: uint16(v[Worker]), Epoch: uint32(v[Epoch]), Round: uint32(v[Round]), Slot: uint32(v[Slot]), Collective: uint32(v[Tag]),
-		Elements: uint16(count), Plane: uint8(v[Plane]),
-	}
-	h.Put(b, rest)
-	if l.swap && h.Codec == 0 && carriesValues(h.Kind) {
-		swap(b[native.HeaderLen:native.HeaderLen+rest], size)
+	// Kind, type and codec are the first four bytes.
+	if kind, codec := native.Kind(w[3]>>56&15), uint8(w[3]>>32); codec == 0 && carriesValues(kind) {
+		swap(b, native.Type(w[3]>>40).Size())
 	}
 }
 
@@ -215,112 +414,102 @@ func swap(b []byte, size int) {
 // stays where it lies when there is room before it, else it moves up. ok is false, and nothing changed, when the frame is
 // not of the rules' protocol, a value does not fit into the card's field, or buf is too short.
 func (l *Layout) Leave(buf []byte, at, n int) (newAt, newLen int, ok bool) {
-	h := inet.PayloadOffset + l.Rules.headerLen()
-	if n < h {
+	c := &l.c
+	h := inet.PayloadOffset + c.ownLen
+	if n < h || at+n > len(buf) {
 		return at, n, false
 	}
-	var old [native.ValuesOffset]byte
-	copy(old[:], buf[at:at+h])
-	own := old[inet.PayloadOffset:h]
-	var v [NumMeanings]uint64
-	rest := n - h
-	if !l.getOwn(own, &v, rest) {
+	start := at + h
+	var w [ownWords]uint64
+	for i := range w[:c.ownWords] {
+		w[i] = binary.BigEndian.Uint64(buf[start-8*i-8:])
+	}
+	if l.Rules == Native && w[3]>>60 != native.Version || l.Rules == SwitchML && w[1]>>12&15 != switchml.MessageType {
 		return at, n, false
 	}
-	head := l.base + l.Header
-	newAt, newLen = at+h-head, head+rest
-	// What the fields will hold, before anything is written.
-	var put [NumMeanings]uint64
-	for m := Kind; m < NumMeanings; m++ {
-		x := l.by[m]
-		if x == nil {
-			continue
-		}
-		if put[m], ok = x.cards(v[m], l.Rules == Native && native.Kind(v[Kind]) == native.Result); !ok {
-			return at, n, false
-		}
+	card := c.template // of its own: it is filled in
+	head, rest := l.base+l.Header, n-h
+	if !l.answer(&w, &card, rest) {
+		return at, n, false
 	}
-	if newAt < 0 {
+	newAt, newLen = start-head, head+rest
+	if newAt < 0 { // the frame begins with buf, and its payload moves up; at is not behind head, so that nothing is written over
 		if newLen > len(buf) {
 			return at, n, false
 		}
-		copy(buf[head:], buf[at+h:at+n])
-		newAt = 0
+		copy(buf[head:], buf[start:at+n])
+		newAt, start = 0, head
 	}
-	o := buf[newAt : newAt+newLen]
-	copy(o, old[:min(l.base, inet.PayloadOffset)])
+	if newAt != at {
+		copy(buf[newAt:newAt+l.base], buf[at:at+l.base])
+	}
+	lower := buf[newAt : newAt+l.base]
 	if l.EtherType != 0 {
-		binary.BigEndian.PutUint16(o[12:], l.EtherType)
+		binary.BigEndian.PutUint16(lower[12:], l.EtherType)
 	} else {
-		base := uint16(native.Port)
-		if l.Rules == SwitchML {
-			base = switchml.PortBase
+		if c.ownPort != l.FirstPort {
+			binary.BigEndian.PutUint16(lower[34:], binary.BigEndian.Uint16(lower[34:])-c.ownPort+l.FirstPort)
 		}
-		binary.BigEndian.PutUint16(o[16:], uint16(newLen-inet.L3Offset))
-		inet.SetIPv4Checksum(o[inet.L3Offset:])
-		binary.BigEndian.PutUint16(o[34:], binary.BigEndian.Uint16(o[34:])-base+l.FirstPort)
-		binary.BigEndian.PutUint16(o[38:], uint16(newLen-inet.L4Offset))
-	}
-	copy(o[l.base:], l.answer)
-	for m := Kind; m < NumMeanings; m++ {
-		if x := l.by[m]; x != nil {
-			x.Put(o, l.base, put[m])
+		if newLen != n {
+			binary.BigEndian.PutUint16(lower[16:], uint16(newLen-inet.L3Offset))
+			binary.BigEndian.PutUint16(lower[38:], uint16(newLen-inet.L4Offset))
+			inet.SetIPv4Checksum(lower[inet.L3Offset:])
 		}
 	}
+	putWords(buf[:start], card[:], l.Header)
 	if l.swap {
-		switch {
-		case l.Rules == SwitchML:
-			swap(o[head:], 4)
-		case v[Codec] == 0 && carriesValues(native.Kind(v[Kind])):
-			swap(o[head:], native.Type(v[Type]).Size())
-		}
+		l.swapValues(buf[start:start+rest], &w)
 	}
 	return newAt, newLen, true
 }
 
-// cards is a value of the rules in the card's numbers. result is true for a native result, whose worker field has the
-// number of contributions.
-func (x *Field) cards(v uint64, result bool) (uint64, bool) {
-	if x.Reply != nil {
-		return *x.Reply, true
-	}
-	if x.back != nil {
-		k := int16(-1)
-		if v < uint64(len(x.back)) {
-			k = x.back[v]
-		}
-		return uint64(uint16(k)), k >= 0
-	}
-	if x.OneHot {
-		if result {
-			if v > uint64(x.Width) {
-				return 0, false
+// answer fills a card's header in from an own one, with rest bytes of payload. It is false when a value does not fit.
+func (l *Layout) answer(w *[ownWords]uint64, card *[cardWords]uint64, rest int) bool {
+	c := &l.c
+	for i := range c.out {
+		m := &c.out[i]
+		v := w[m.from&3] >> (m.down & 63) & m.mask
+		if m.how != plain {
+			var ok bool
+			if v, ok = m.card(v, l.Rules == Native && native.Kind(w[3]>>56&15) == native.Result); !ok {
+				return false
 			}
-			return x.mask >> (uint64(x.Width) - v), true
 		}
-		if v >= uint64(x.Width) {
-			return 0, false
+		card[m.to.word%cardWords] |= v << (m.to.shift & 63)
+		if m.to.over {
+			card[(m.to.word+1)%cardWords] |= v >> ((64 - m.to.shift) & 63)
 		}
-		return 1 << v, true
 	}
-	if x.Meaning == Flags { // those that the card has bits for
-		return v & x.mask, true
+	if m := c.length; m != nil {
+		v, ok := m.card(uint64(rest), false)
+		if !ok {
+			return false
+		}
+		c.put(card[:], m.to, v)
 	}
-	return v, v&^x.mask == 0
+	return true
 }
 
-// getOwn reads the rules' own header.
-func (l *Layout) getOwn(b []byte, v *[NumMeanings]uint64, rest int) bool {
-	v[Length] = uint64(rest)
-	if l.Rules == SwitchML {
-		v[Size], v[Job], v[Tag] = uint64(b[0]&7), uint64(b[1]), uint64(binary.BigEndian.Uint32(b[2:]))
-		v[Version], v[Slot] = uint64(b[6]>>7), uint64(binary.BigEndian.Uint16(b[6:])&(switchml.Slots-1))
-		v[Exponent0], v[Exponent1] = uint64(b[8]), uint64(b[9])
-		return b[0]>>4 == switchml.MessageType
+// card is a value of the rules in the card's numbers. result is true for a native result, whose worker has the number of
+// contributions.
+func (m *move) card(v uint64, result bool) (uint64, bool) {
+	switch m.how {
+	case looked:
+		if v >= uint64(len(m.table)) {
+			return 0, false
+		}
+		k := m.table[v]
+		return uint64(uint16(k)), k >= 0
+	case oneHot:
+		switch {
+		case result && v <= uint64(m.width):
+			return m.limit >> (uint64(m.width) - v), true
+		case !result && v < uint64(m.width):
+			return 1 << v, true
+		}
+		return 0, false
+	case swapped:
+		return bits.ReverseBytes64(v) >> (64 - m.width), v <= m.limit
 	}
-	x := native.View(b)
-	v[Kind], v[Flags], v[Type], v[Codec], v[Job], v[Worker] = uint64(x.Kind()), uint64(x.Flags()), uint64(x.Type()), uint64(b[3]), uint64(x.Job()), uint64(x.Rank())
-	v[Epoch], v[Round], v[Slot], v[Tag] = uint64(x.Epoch()), uint64(x.Round()), uint64(x.Slot()), uint64(x.Collective())
-	v[Count], v[Plane] = uint64(x.Elements()), uint64(b[28])
-	return b[0]>>4 == native.Version
+	return v, v <= m.limit
 }
