@@ -29,7 +29,7 @@
 // counted in blocks. A finished slice never waits for a host or for a later block's sum, and the oldest unfinished block
 // always has room everywhere, so the cycle cannot deadlock.
 //
-// Nodes tell their neighbours twice a round trip of silence that they live. A ring has a generation, counted up each time
+// Nodes tell their neighbours eight times in Config.DeadAfter that they live. A ring has a generation, counted up each time
 // it is formed, and an epoch, a digest of the boots of all nodes: no frame is taken from another life of a node. When a
 // neighbour falls silent, or comes back with another boot, or a deadline passes, the generation is over: a notice travels
 // both ways, every outstanding request of every node ends with a *[NodeError] that names the node, and nothing more is

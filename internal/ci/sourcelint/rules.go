@@ -40,6 +40,7 @@ var mayImport = []struct {
 	{"dataplane", []string{"xdp", "wire", "codec", "aggregation", "multicast", "dataplane"}},
 	{"worker/accl", []string{"wire", "aggregation/kernel", "worker/datagram"}}, // a card adds up by itself: the loops, nothing of slots
 	{"worker", []string{"wire", "codec", "control/switchml"}},                  // its controller's generated client
+	{"service/ring", []string{"xdp", "wire", "codec", "aggregation", "multicast", "dataplane"}},
 	{"plan", []string{"plan"}},
 	{"internal/plot", nil},
 	{"internal/netlab", nil},
