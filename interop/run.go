@@ -188,15 +188,24 @@ func (x *caseRun) prepare(ctx context.Context) error {
 	}
 	first := x.sc.first
 	defer func() { x.sc.first = first }()
+	take := 0
 	for k := range x.c.Slots {
 		x.sc.first = first + k
 		for i := range x.sc.s.Wash {
-			if err := x.step(ctx, &x.sc.s.Wash[i]); err != nil {
+			s := &x.sc.s.Wash[i]
+			if take += s.Take; s.Take > 0 { // of all slots at once
+				continue
+			}
+			if err := x.step(ctx, s); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	if take == 0 {
+		return nil
+	}
+	_, err := x.collect(take)
+	return err
 }
 
 func (x *caseRun) step(ctx context.Context, s *Step) error {
@@ -209,8 +218,8 @@ func (x *caseRun) step(ctx context.Context, s *Step) error {
 		}
 	case s.Expect != nil:
 		return x.expect(*s.Expect)
-	case s.Take:
-		_, err := x.collect(0)
+	case s.Take > 0:
+		_, err := x.collect(s.Take)
 		return err
 	case s.Pause > 0:
 		if !x.limits.Clock {

@@ -71,8 +71,8 @@ type Step struct {
 	Times int `yaml:"times"`
 	// Expect waits for exactly these frames, in any order; an empty list: for none.
 	Expect *[]Frame `yaml:"expect"`
-	// Take waits for the card and forgets what it sent.
-	Take bool `yaml:"take"`
+	// Take waits for so many frames at least, and forgets what the card sent.
+	Take int `yaml:"take"`
 	// Pause waits, in milliseconds.
 	Pause int `yaml:"pause"`
 	// Let sets variables: a number, "$other", or "random".
@@ -253,7 +253,7 @@ func (s *Suite) checkSteps(steps []Step) error {
 	for i := range steps {
 		x := &steps[i]
 		set := 0
-		for _, is := range []bool{x.Send != nil, x.Expect != nil, x.Take, x.Pause > 0, x.Let != nil, x.Array != nil, x.Capture != ""} {
+		for _, is := range []bool{x.Send != nil, x.Expect != nil, x.Take > 0, x.Pause > 0, x.Let != nil, x.Array != nil, x.Capture != ""} {
 			if is {
 				set++
 			}
