@@ -177,7 +177,7 @@ func Fill(data []float32, i int) {
 	}
 }
 
-func part(i, j int) float32 { return float32((j*(i+2)+i)%3 - 1) }
+func part(i, j int) float32 { return float32((j*(1+i%2)+i)%3 - 1) }
 
 // Wrong counts the elements that are not the sum over n nodes.
 func Wrong(data []float32, n int, codec string) (wrong int64) {

@@ -1,0 +1,162 @@
+package ringrun
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"gradnic/internal/netlab/netlabtest"
+	"gradnic/internal/ringlab"
+	"gradnic/service/ring"
+	"gradnic/wire/inet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestParsePeers(t *testing.T) {
+	p, err := ParsePeers("10.0.0.1, 10.0.0.7")
+	if err != nil || len(p) != 2 || p[1].Node != 1 || p[1].IP != (inet.Addr{10, 0, 0, 7}) || p[1].MAC != (inet.MAC{2, 0x67, 10, 0, 0, 7}) {
+		t.Fatalf("%v: %+v", err, p)
+	}
+	file := filepath.Join(t.TempDir(), "nodes")
+	if err := os.WriteFile(file, []byte("# the ring\n10.0.0.3 06:00:00:00:00:03\n\n10.0.0.1 # no MAC\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = ParsePeers(file); err != nil || len(p) != 2 || p[0].MAC != (inet.MAC{6, 0, 0, 0, 0, 3}) || p[1].MAC[5] != 1 {
+		t.Fatalf("%v: %+v", err, p)
+	}
+	for _, bad := range []string{"", "10.0.0.1", "10.0.0.1,x", "10.0.0.1,10.0.0.2 1:2", "/nowhere/nodes", strings.Repeat("10.0.0.1,", 65)} {
+		if p, err := ParsePeers(bad); err == nil {
+			t.Errorf("%q gives %+v", bad, p)
+		}
+	}
+}
+
+// TestWrong: one wrong element of many is found, in every codec's slack.
+func TestWrong(t *testing.T) {
+	for _, codec := range []string{"none", "bfp16-intel"} {
+		data, part := make([]float32, 1000), make([]float32, 1000)
+		for i := range 5 {
+			Fill(part, i)
+			for j := range data {
+				data[j] += part[j]
+			}
+		}
+		if n := Wrong(data, 5, codec); n != 0 {
+			t.Errorf("%s: %d wrong", codec, n)
+		}
+		if n := Wrong(data, 4, codec); n < 300 {
+			t.Errorf("%s: another number of nodes gives only %d wrong", codec, n)
+		}
+		data[17]++
+		if n := Wrong(data, 5, codec); n != 1 {
+			t.Errorf("%s: %d wrong, want 1", codec, n)
+		}
+	}
+}
+
+// links makes the namespaces, without NICs.
+func links(t *testing.T, n int) (*ringlab.Lab, []ring.Peer) {
+	t.Helper()
+	netlabtest.NeedRoot(t)
+	l, err := ringlab.New(ringlab.Options{Prefix: "gnringrun", Nodes: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var peers []ring.Peer
+	for i := range n {
+		peers = append(peers, ring.Peer{Node: uint16(i), Endpoint: ringlab.NICAddress(i)})
+	}
+	return l, peers
+}
+
+// TestNodes: three nodes, each run as `gradnic ring` does, sum and check.
+func TestNodes(t *testing.T) {
+	const n = 3
+	l, peers := links(t, n)
+	results := make([]*Result, n)
+	err := l.Each(func(i int, node *ringlab.Node) error {
+		time.Sleep(time.Duration(i) * 50 * time.Millisecond) // in any order
+		return node.NS.Do(func() (err error) {
+			o := NodeOptions{Interface: ringlab.Iface, Node: i, Peers: peers, Codec: "bfp16", Bytes: 400_000, Iterations: 2, DeadAfter: 5 * time.Second, Join: 20 * time.Second}
+			if err := o.Check(); err != nil {
+				return err
+			}
+			results[i], err = RunNode(t.Context(), o)
+			return err
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range results {
+		var out strings.Builder
+		if err := r.Write(&out); err != nil {
+			t.Fatal(err)
+		}
+		// The warm-up, two rounds, and a barrier before each.
+		if r.Row.Wrong != 0 || len(r.Times) != 2 || r.Counters.Completed != 6 || !strings.Contains(out.String(), "stalls: host in") {
+			t.Errorf("node %d: %+v\n%s", i, r, out.String())
+		}
+	}
+}
+
+// TestNobodyCame: a node whose peers are not there says whom it misses.
+func TestNobodyCame(t *testing.T) {
+	l, peers := links(t, 2)
+	err := l.Nodes[0].NS.Do(func() error {
+		_, err := RunNode(t.Context(), NodeOptions{Interface: ringlab.Iface, Peers: peers, Codec: "none", Bytes: 4, Iterations: 1, Join: 100 * time.Millisecond})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "nothing heard of nodes [1]") {
+		t.Fatal(err)
+	}
+}
+
+// TestDemo: the demonstration as a whole, with loss and a NIC that is killed.
+func TestDemo(t *testing.T) {
+	netlabtest.NeedRoot(t)
+	o := DemoOptions{Nodes: 3, Rate: 500e6, MTU: 1500, Codecs: []string{"none", "bfp16", "bfp16-intel"}, Bytes: 1 << 20, Iterations: 1, Loss: 0.01, Kill: true}
+	if err := o.Check(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r, err := Demo(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range r.Rows {
+		if row.Same != (row.Codec != "bfp16-intel") || row.OfBound <= 0.01 || row.OfBound > 1.02 {
+			t.Errorf("%+v", row)
+		}
+	}
+	if k := r.Killed; len(r.Rows) != 3 || k == nil || k.Errors != 2 || !k.ReformedSum || k.NoticedMs > 5000 {
+		t.Errorf("%+v", r.Killed)
+	}
+	if _, err := json.Marshal(r); err != nil {
+		t.Error(err)
+	}
+	if err := r.Write(&strings.Builder{}); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []DemoOptions{{Nodes: 1}, {Nodes: 2, Bytes: 3}, {Nodes: 2, Bytes: 4}, {Nodes: 2, Bytes: 4, Iterations: 1, Loss: 0.9}, {Nodes: 2, Bytes: 4, Iterations: 1, Kill: true}} {
+		if bad.Check() == nil {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+	if err := (&DemoOptions{Nodes: 2, Bytes: 4, Iterations: 1, Codecs: []string{"x"}}).Check(); err == nil {
+		t.Error("codec x is taken")
+	}
+}
