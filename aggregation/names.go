@@ -1,6 +1,10 @@
 package aggregation
 
-import "strconv"
+import (
+	"strconv"
+
+	"gradnic/internal/element"
+)
 
 func name(names []string, kind string, v uint8) string {
 	if int(v) < len(names) {
@@ -11,7 +15,7 @@ func name(names []string, kind string, v uint8) string {
 
 var (
 	ruleNames      = []string{SwitchML: "switchml", Rounds: "rounds"}
-	typeNames      = []string{Int32: "int32", Int64: "int64", Int8: "int8", Float32: "float32", Float64: "float64", Float16: "float16", BFloat16: "bfloat16", BFP16: "bfp16"}
+	typeNames      = element.Names()
 	opNames        = []string{Sum: "sum", Mean: "mean", Min: "min", Max: "max"}
 	orderNames     = []string{Arrival: "arrival", Ranked: "ranked"}
 	policyNames    = []string{Propagate: "propagate", Saturate: "saturate"}
@@ -63,14 +67,4 @@ func (t Type) known() bool { return int(t) < len(typeNames) }
 
 // size is the bytes of one element on the wire. It says nothing about BFP16,
 // whose elements come in blocks: see Spec.WireBytes.
-func (t Type) size() int {
-	switch t {
-	case Int64, Float64:
-		return 8
-	case Float16, BFloat16:
-		return 2
-	case Int8:
-		return 1
-	}
-	return 4
-}
+func (t Type) size() int { return element.Type(t).Size() }

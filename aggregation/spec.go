@@ -6,6 +6,7 @@ import (
 
 	"gradnic/aggregation/kernel"
 	"gradnic/codec"
+	"gradnic/internal/element"
 )
 
 // Rule is how contributions are judged.
@@ -22,14 +23,14 @@ type Type uint8
 
 // The element types.
 const (
-	Int32    Type = iota // slot int32
-	Int64                // slot int64
-	Int8                 // slot int32, brought into 8 bits once, in the result
-	Float32              // slot float32
-	Float64              // slot float64
-	Float16              // IEEE 754 binary16; slot float32, rounded to 16 bits once, in the result
-	BFloat16             // upper half of a float32; slot float32, rounded to 16 bits once, in the result
-	BFP16                // codec bfp16: blocks of 16 with a shared exponent; slot float32, encoded once, in the result
+	Int32    = Type(element.Int32)    // slot int32
+	Int64    = Type(element.Int64)    // slot int64
+	Int8     = Type(element.Int8)     // slot int32, brought into 8 bits once, in the result
+	Float32  = Type(element.Float32)  // slot float32
+	Float64  = Type(element.Float64)  // slot float64
+	Float16  = Type(element.Float16)  // IEEE 754 binary16; slot float32, rounded to 16 bits once, in the result
+	BFloat16 = Type(element.BFloat16) // upper half of a float32; slot float32, rounded to 16 bits once, in the result
+	BFP16    = Type(element.BFP16)    // codec bfp16: blocks of 16 with a shared exponent; slot float32, encoded once, in the result
 )
 
 // ByteOrder is the order of an element's bytes on the wire. It has no meaning

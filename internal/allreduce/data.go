@@ -3,6 +3,7 @@ package allreduce
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -52,19 +53,41 @@ func typeOf(path string) (string, error) {
 // random makes rank's array of n elements: int32 over their whole range, float32
 // from a normal distribution, as gradients nearly are.
 func random[T element](seed uint64, rank, n int) []T {
-	r := rand.New(rand.NewPCG(seed, uint64(rank)<<40^uint64(n)))
 	out := make([]T, n)
-	switch v := any(out).(type) {
+	fillRandom(out, seed, rank, n)
+	return out
+}
+
+// fillRandom fills a slice of n elements of rank: integers over their whole range, floats from a normal distribution. Slices of
+// uint16 are bfloat16.
+func fillRandom(out any, seed uint64, rank, n int) {
+	r := rand.New(rand.NewPCG(seed, uint64(rank)<<40^uint64(n)))
+	switch v := out.(type) {
 	case []int32:
 		for i := range v {
 			v[i] = int32(r.Uint32())
+		}
+	case []int64:
+		for i := range v {
+			v[i] = int64(r.Uint64())
+		}
+	case []int8:
+		for i := range v {
+			v[i] = int8(r.Uint32())
 		}
 	case []float32:
 		for i := range v {
 			v[i] = float32(r.NormFloat64())
 		}
+	case []float64:
+		for i := range v {
+			v[i] = r.NormFloat64()
+		}
+	case []uint16:
+		for i := range v {
+			v[i] = uint16(math.Float32bits(float32(r.NormFloat64())) >> 16)
+		}
 	}
-	return out
 }
 
 // source gives the arrays of all ranks, of one size.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -302,36 +301,13 @@ func nativeFile[T native.Element](path string) ([]T, error) {
 
 // randomNative makes integers over their whole range, and floats from a normal distribution.
 func randomNative[T native.Element](t wire.Type, seed uint64, rank, n int) []T {
-	r := rand.New(rand.NewPCG(seed, uint64(rank)<<40^uint64(n)))
 	out := make([]T, n)
-	switch v := any(out).(type) {
-	case []int32:
-		for i := range v {
-			v[i] = int32(r.Uint32())
-		}
-	case []int64:
-		for i := range v {
-			v[i] = int64(r.Uint64())
-		}
-	case []int8:
-		for i := range v {
-			v[i] = int8(r.Uint32())
-		}
-	case []float32:
-		for i := range v {
-			v[i] = float32(r.NormFloat64())
-		}
-	case []float64:
-		for i := range v {
-			v[i] = r.NormFloat64()
-		}
-	case []uint16:
-		for i := range v {
-			bits := math.Float32bits(float32(r.NormFloat64()))
-			if v[i] = uint16(bits >> 16); t == wire.Float16 { // the same in 5 bits of exponent and 10 of significand
-				exp := int(bits>>23&255) - 127 + 15
-				v[i] = uint16(bits>>31)<<15 | uint16(min(max(exp, 1), 30))<<10 | uint16(bits>>13&1023)
-			}
+	fillRandom(out, seed, rank, n)
+	if half, ok := any(out).([]uint16); ok && t == wire.Float16 {
+		// The same value in 5 bits of exponent and as much of the significand as there is.
+		for i, b := range half {
+			exp := int(b>>7&255) - 127 + 15
+			half[i] = b>>15<<15 | uint16(min(max(exp, 1), 30))<<10 | b&127<<3
 		}
 	}
 	return out
