@@ -54,6 +54,10 @@ func (l *lane) nativeFrame(i int) {
 		l.drop(i, WrongType)
 		return
 	}
+	if !l.authentic(j, i) {
+		return
+	}
+	v = b.msg[i]
 	if x.since < 0 {
 		x.since = l.now
 	}
@@ -202,14 +206,14 @@ func (l *lane) duplicate(j *laneJob, i, slot int) {
 	h.Kind, h.Flags, h.Codec, h.Elements = native.Notice, 0, 0, 0
 	body := x.notice
 	body.Code, body.Ranks = native.Collecting, late
-	l.answerNotice(i, &h, &body)
+	l.answerNotice(j, i, &h, &body)
 }
 
 // resultHeader is the header of the result in slot, which frame i asked for or completed.
 func (l *lane) resultHeader(j *laneJob, i, slot int, flags native.Flags) native.Header {
 	h := l.batch.msg[i].Header()
 	s := j.pool.State(slot, int(h.Round&1))
-	h.Kind, h.Rank, h.Flags, h.Codec = native.Result, uint16(s.Count), flags|wireFlags(s.Flags), j.native.result
+	h.Kind, h.Rank, h.Flags, h.Codec = native.Result, uint16(s.Count), flags|wireFlags(s.Flags)|j.native.tagFlag(), j.native.result
 	return h
 }
 
@@ -262,14 +266,15 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 		copies = nil
 	}
 	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
-	t := native.NewTemplate(&from, &h, len(values))
+	tag := j.native.tagLen()
+	t := native.NewTemplate(&from, &h, len(values)+tag)
 	skip := func(k int) bool { return lacks != nil && copies[k].Rank >= 0 && !lacks(copies[k].Rank) }
 	last := len(copies) - 1 // goes in the frame; the others first, since the frame may be free again once it was sent
 	for last >= 0 && skip(last) {
 		last--
 	}
 	var whole []byte // the frame as contiguous bytes, when it takes several chunks
-	n, made, inPlace := native.FrameLen(len(values)), j.native.whole != nil, true
+	n, made, inPlace := native.FrameLen(len(values)+tag), j.native.whole != nil, true
 	switch {
 	case made:
 		inPlace = l.takesInPlace(i, n)
@@ -296,9 +301,11 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 				copy(f[native.ValuesOffset:], values)
 			}
 			t.Put(f, c.MAC, c.IP, c.UDPPort)
+			j.native.seal(c.Rank, f)
 			d, tail = l.outgoing(i, n)
 		case whole != nil:
 			t.Put(whole, c.MAC, c.IP, c.UDPPort)
+			j.native.seal(c.Rank, whole)
 			var ok bool
 			if d, tail, ok = l.scatter(whole); !ok {
 				l.lostReplica(c.Port, NoFrame)
@@ -318,6 +325,7 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 				copy(f[native.ValuesOffset:], values)
 			}
 			t.Put(f, c.MAC, c.IP, c.UDPPort)
+			j.native.seal(c.Rank, f)
 		}
 		l.counts[c.Port][cReplicas]++
 		var w *laneWorker
@@ -345,15 +353,19 @@ func (l *lane) resultTo(j *laneJob, i int, h native.Header, values []byte) {
 		l.freeFrame(i)
 		return
 	}
-	w := &j.workers[b.msg[i].Rank()]
-	n := native.FrameLen(len(values))
+	rank := b.msg[i].Rank()
+	w := &j.workers[rank]
+	payload := len(values) + j.native.tagLen()
+	n := native.FrameLen(payload)
 	if j.native.whole != nil && !l.takesInPlace(i, n) {
 		l.resultElsewhere(j, i, &h, values, w)
 		return
 	}
-	if f := l.putBack(i, &h, len(values)); j.native.whole != nil {
+	f := l.putBack(i, &h, payload)
+	if j.native.whole != nil {
 		copy(f[native.ValuesOffset:], values)
 	}
+	j.native.seal(rank, f)
 	d, tail := l.outgoing(i, n)
 	w.sent++
 	l.counts[port][cReplicas]++
@@ -370,11 +382,13 @@ func (l *lane) putBack(i int, h *native.Header, payload int) []byte {
 }
 
 // answerNotice turns frame i into a notice to its sender.
-func (l *lane) answerNotice(i int, h *native.Header, body *native.NoticeBody) {
-	n := body.Len()
+func (l *lane) answerNotice(j *laneJob, i int, h *native.Header, body *native.NoticeBody) {
+	n := body.Len() + j.native.tagLen()
+	h.Flags |= j.native.tagFlag()
 	f := l.message(i, native.FrameLen(n))
 	// The header is read before: it may lie where the body goes.
 	body.Put(f[native.ValuesOffset:])
 	l.putBack(i, h, n)
+	j.native.seal(int(h.Rank), f)
 	l.answer(i, len(f))
 }

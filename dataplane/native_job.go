@@ -42,6 +42,9 @@ type NativeSpec struct {
 	// Deadline is how long a round may wait for a worker before the job is aborted and all are told; 0 means
 	// DefaultDeadline, negative for ever. It is kept to the millisecond.
 	Deadline time.Duration `json:"deadline"`
+	// Keys, one a rank, have messages in both directions tagged (docs/protocol.md); none: messages have no tags, and those
+	// that have are dropped.
+	Keys []native.Key `json:"keys,omitempty"`
 }
 
 // NativeStatus is where a native job stands.
@@ -82,6 +85,9 @@ func (s *JobSpec) setNativeDefaults() error {
 		return fmt.Errorf("job %s: %w", s.Name, err)
 	}
 	s.Native.NameCodecs(s.Workers, s.Elements)
+	if err := s.checkTags(); err != nil {
+		return err
+	}
 	if s.Slots == 0 {
 		s.Slots = DefaultSlots
 	}
@@ -113,7 +119,7 @@ func (n *NIC) admitNative(s *JobSpec) error {
 	if err := spec.Validate(); err != nil {
 		return fmt.Errorf("job %s: %w", s.Name, err)
 	}
-	if room, most := n.nativeRoom(), max(spec.WireBytes(), spec.ResultBytes()); most > room {
+	if room, most := n.nativeRoom(), max(spec.WireBytes(), spec.ResultBytes())+s.Native.tagBytes(); most > room {
 		return fmt.Errorf("job %s: %d elements of %v are up to %d bytes: the longest frame of %d bytes takes %d", s.Name, s.Elements, s.Native.Type, most, n.longest, room)
 	}
 	if b := spec.Bytes(); b > MaxPoolBytes {
@@ -153,6 +159,8 @@ type laneNative struct {
 	codec    uint8  // wire ids, 0 for none
 	result   uint8  // as codec, of results
 	whole    []byte // with a codec: room for the frame of a result, which is made there; else nil
+
+	tags *laneTags // nil: messages have none
 
 	nativeState
 	wanted []uint32 // by own slot: the round that is wanted, if isWanted
@@ -199,6 +207,7 @@ func (n *NIC) newLaneNative(s *JobSpec, lane int, co *recovery.Coordinator) *lan
 		late:  make([]byte, 0, native.MaxWorkers/8),
 		since: -1,
 	}
+	x.tags = newLaneTags(s.Native.Keys, lane)
 	if spec.HasCodec() {
 		x.setCodecs(&spec)
 	}

@@ -31,7 +31,7 @@ func (x *laneNative) stateNotice(rank int, nonce uint32) (h native.Header, body 
 // answerState tells the sender of frame i where the job stands.
 func (l *lane) answerState(j *laneJob, i int, nonce uint32) {
 	h, body := j.native.stateNotice(l.batch.msg[i].Rank(), nonce)
-	l.answerNotice(i, &h, &body)
+	l.answerNotice(j, i, &h, &body)
 }
 
 // report takes a worker's report. Lane 0 runs it.
@@ -46,7 +46,7 @@ func (l *lane) report(j *laneJob, i int) {
 	if !l.admitStation(j, i, body.Life) {
 		h, n := x.stateNotice(rank, body.Nonce)
 		n.Code, n.Life, n.Ranks = native.Refused, 0, nil
-		l.answerNotice(i, &h, &n)
+		l.answerNotice(j, i, &h, &n)
 		return
 	}
 	co := x.lead.co
@@ -60,7 +60,7 @@ func (l *lane) report(j *laneJob, i int) {
 	l.changed(j, change, rank)
 	h, n := x.stateNotice(rank, body.Nonce)
 	n.Code = codes[reply]
-	l.answerNotice(i, &h, &n)
+	l.answerNotice(j, i, &h, &n)
 }
 
 // admitStation notes where a worker is, when it is the one that has the rank.
@@ -167,12 +167,14 @@ func (l *lane) tellWorker(j *laneJob, m multicast.Member) {
 		l.lostReplica(m.Port, NoFrame)
 		return
 	}
-	n := body.Len()
+	n := body.Len() + j.native.tagLen()
+	h.Flags |= j.native.tagFlag()
 	d := Desc{Addr: addr, Len: uint32(native.FrameLen(n))}
 	f := l.frame(d)
 	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
 	body.Put(f[native.ValuesOffset:])
 	native.PutFrame(f, &from, &native.Endpoint{MAC: m.MAC, IP: m.IP, Port: m.UDPPort}, &h, n)
+	j.native.seal(m.Rank, f)
 	l.counts[m.Port][cReplicas]++
 	l.sendReplica(m.Port, d, nil)
 }
@@ -221,10 +223,11 @@ func (l *lane) ask(j *laneJob, i, slot int) {
 		l.answerState(j, i, 0)
 		return
 	}
-	h := native.Header{Kind: native.Ask, Type: x.typ, Job: x.id, Rank: uint16(holder), Epoch: x.epoch, Round: want.Round, Slot: want.Slot}
+	h := native.Header{Kind: native.Ask, Flags: x.tagFlag(), Type: x.typ, Job: x.id, Rank: uint16(holder), Epoch: x.epoch, Round: want.Round, Slot: want.Slot}
 	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
-	f := l.message(i, native.FrameLen(0))
-	native.PutFrame(f, &from, &native.Endpoint{MAC: m.MAC, IP: m.IP, Port: m.UDPPort}, &h, 0)
+	f := l.message(i, native.FrameLen(x.tagLen()))
+	native.PutFrame(f, &from, &native.Endpoint{MAC: m.MAC, IP: m.IP, Port: m.UDPPort}, &h, x.tagLen())
+	x.seal(holder, f)
 	d, tail := l.outgoing(i, len(f))
 	l.send(m.Port, int(l.batch.port[i]), d, tail, sentAnswer)
 }

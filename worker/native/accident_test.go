@@ -26,6 +26,9 @@ func TestAnyAccident(t *testing.T) {
 				Order: aggregation.Ranked, Policy: aggregation.Policy(rnd.IntN(2)), Deadline: 20 * time.Second,
 			},
 		}
+		if seed%2 == 1 {
+			spec.Native.Keys = testKeys(spec.Workers)
+		}
 		bad := dataplane.Impairment{IngressLoss: rnd.Float64() / 8, EgressLoss: rnd.Float64() / 8, Duplicate: rnd.Float64() / 4, Reorder: rnd.Float64() / 4, ReorderBy: 1 + rnd.IntN(9)}
 		impair := func(int) dataplane.Impairment { return bad }
 		kills := rnd.IntN(4)

@@ -38,6 +38,11 @@ type Config struct {
 	// FeedbackBytes is the most memory of all [Feedback] that a worker has at a time; 0 means DefaultFeedbackBytes.
 	FeedbackBytes int64
 
+	// Key, if the job has keys, is the one of this rank, which was handed out when the job was installed: all messages are
+	// tagged by it, and what the NIC has not tagged by it is not looked at. The worker's clock must not be set back before
+	// it starts again.
+	Key *wire.Key
+
 	// NIC is the NIC's address. NICMAC is needed with Link only.
 	NIC    inet.Addr
 	NICMAC inet.MAC

@@ -42,6 +42,7 @@ type engine struct {
 	frames [][]byte // by slot: the newest chunk's contribution, with room for the longest
 	kept   []kept   // by slot: the newest result
 	coder  *coder   // nil: values are not compressed
+	tags   *tags    // nil: messages have none
 	calls  []*call  // with chunks that lack their result, in order
 	seq    uint32
 
@@ -105,18 +106,21 @@ type Counts struct {
 	Relayed    uint64 `json:"relayed"`  // results that another worker gave
 	Epochs     uint64 `json:"epochs"`   // memories of the network that this worker has seen
 	Socket     uint64 `json:"socket_errors"`
+	// Untrusted are messages without the tag that they should have, or that came before.
+	Untrusted uint64 `json:"untrusted"`
 }
 
 const (
 	reportFirst = int64(20 * time.Millisecond)
 	reportMost  = int64(320 * time.Millisecond)
 	reportIdle  = int64(250 * time.Millisecond)
+	unheard     = int64(100 * time.Millisecond) // that a tagged worker with packets in flight waits for any answer
 )
 
 func newEngine(cfg Config, tr datagram.Transport, from, nic wire.Endpoint) *engine {
 	e := &engine{
 		cfg: cfg, tr: tr, from: from, nic: nic, zero: time.Now(), joined: make(chan struct{}), failed: make(chan struct{}),
-		scratch: make([]byte, wire.FrameLen(wire.ReportLen+wire.MaxSlots/8)), reportGap: reportFirst,
+		scratch: make([]byte, wire.FrameLen(wire.ReportLen+wire.MaxSlots/8+wire.SaltLen+wire.TrailerLen)), reportGap: reportFirst,
 		queue: make([][]byte, 0, datagram.Burst),
 	}
 	var b [4]byte
@@ -193,6 +197,11 @@ func (e *engine) tick(now int64) {
 	case e.state == running:
 		e.win.check(now)
 		e.pump(now)
+		if t := e.tags; t != nil && e.win.inFlight > 0 && now-t.heard >= unheard {
+			// A network that lost its memory knows this process no more, and cannot answer what it cannot check.
+			t.heard = now
+			e.report(now)
+		}
 		if e.win.inFlight > 0 {
 			e.reportAt = now + reportIdle
 		} else if now >= e.reportAt {
@@ -221,7 +230,7 @@ func (e *engine) report(now int64) {
 // message sends what lies in scratch.
 func (e *engine) message(h wire.Header, payload int) {
 	e.flush() // it may use scratch
-	n := wire.PutFrame(e.scratch, &e.from, &e.nic, &h, payload)
+	n := e.putFrame(e.scratch, &h, payload)
 	e.queue = append(e.queue, e.scratch[:n])
 	e.flush()
 }
@@ -248,6 +257,7 @@ func (e *engine) flush() {
 func (e *engine) enter(now int64, epoch uint32) {
 	if epoch != e.epoch {
 		e.counts.Epochs++
+		e.tags.left(e.epoch)
 	}
 	e.epoch, e.state = epoch, reporting
 	e.reportGap = reportFirst
@@ -294,7 +304,7 @@ func (e *engine) pump(now int64) {
 		if x := e.coder; x != nil {
 			h.Codec, payload = x.inID, x.lengths[slot]
 		}
-		n := wire.PutFrame(frame, &e.from, &e.nic, &h, payload)
+		n := e.putFrame(frame, &h, payload)
 		e.put(frame[:n])
 	}
 	e.flush()

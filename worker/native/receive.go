@@ -15,6 +15,11 @@ func (e *engine) take(now int64, b []byte) {
 		e.counts.Foreign++
 		return
 	}
+	v, ok := e.authentic(now, v)
+	if !ok {
+		e.counts.Untrusted++
+		return
+	}
 	switch v.Kind() {
 	case wire.Result:
 		if e.state != running || v.Epoch() != e.epoch {
@@ -219,7 +224,7 @@ func (e *engine) learn(typ wire.Type, n *wire.NoticeBody) error {
 	if x := e.coder; x != nil {
 		e.bytes, result = x.in.MaxEncoded(j.Elements), x.out.MaxEncoded(j.Elements)
 	}
-	if most := wire.HeaderLen + max(e.bytes, result); most > room {
+	if most := wire.HeaderLen + max(e.bytes, result) + e.tags.room(wire.Contribution); most > room {
 		return fmt.Errorf("the NIC's notice makes no sense: messages of %d bytes", most)
 	}
 	most := j.Slots
@@ -227,7 +232,7 @@ func (e *engine) learn(typ wire.Type, n *wire.NoticeBody) error {
 		most = min(most, e.cfg.Window)
 	}
 	e.win = newWindow(j.Slots, most, rtt.NewTimer(e.cfg.timeouts()))
-	n1 := wire.FrameLen(e.bytes)
+	n1 := wire.FrameLen(e.bytes + e.tags.room(wire.Contribution))
 	all, values := make([]byte, j.Slots*n1), make([]byte, j.Slots*result)
 	e.frames, e.kept = make([][]byte, j.Slots), make([]kept, j.Slots)
 	for i := range e.frames {

@@ -25,9 +25,14 @@ func workerIP(r int) inet.Addr { return inet.Addr{10, 50, 0, byte(r + 1)} }
 // cable is the link of a worker to a NIC that may be replaced by another one; without one it is unplugged.
 type cable struct {
 	port atomic.Pointer[dataplane.MemPort]
+	// tap, if not nil, sees every frame that passes; the worker's are not changed after it.
+	tap func(fromWorker bool, frame []byte)
 }
 
 func (c *cable) Send(frame []byte) error {
+	if c.tap != nil {
+		c.tap(true, frame)
+	}
 	if p := c.port.Load(); p != nil {
 		if err := p.Send(frame); err != nil && !errors.Is(err, dataplane.ErrPortClosed) {
 			return err
@@ -46,6 +51,9 @@ func (c *cable) Recv(buf []byte, deadline time.Time) (int, error) {
 	if errors.Is(err, dataplane.ErrPortClosed) {
 		c.port.CompareAndSwap(p, nil)
 		return 0, os.ErrDeadlineExceeded
+	}
+	if err == nil && c.tap != nil {
+		c.tap(false, buf[:n])
 	}
 	return n, err
 }
@@ -139,7 +147,11 @@ func (r *rig) kill(impair func(port int) dataplane.Impairment) {
 }
 
 func (r *rig) config(rank int) Config {
-	return Config{Rank: rank, NIC: nicIP, NICMAC: nicMAC, IP: workerIP(rank), MAC: workerMAC(rank), Link: r.cables[rank]}
+	c := Config{Rank: rank, NIC: nicIP, NICMAC: nicMAC, IP: workerIP(rank), MAC: workerMAC(rank), Link: r.cables[rank]}
+	if n := r.spec.Native; n != nil && len(n.Keys) > 0 {
+		c.Key = &n.Keys[rank]
+	}
+	return c
 }
 
 // join brings all workers together.

@@ -53,6 +53,11 @@ func Join(ctx context.Context, cfg Config) (*Worker, error) {
 		tr = udp
 	}
 	e := newEngine(cfg, tr, from, nic)
+	var err error
+	if e.tags, err = newTags(cfg.Key, cfg.Rank); err != nil {
+		_ = tr.Close()
+		return nil, err
+	}
 	w := &Worker{e: e}
 	e.wg.Add(1)
 	go e.run(tr, true)
@@ -70,7 +75,7 @@ func Join(ctx context.Context, cfg Config) (*Worker, error) {
 		e.mu.Unlock()
 	}
 	e.mu.Lock()
-	err := e.err
+	err = e.err
 	e.mu.Unlock()
 	if err != nil {
 		_ = w.Close()
