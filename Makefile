@@ -10,7 +10,7 @@ BENCHTIME   ?= 1s
 GOFILES      = $(shell git ls-files --cached --others --exclude-standard --deduplicate '*.go')
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race lint generate bench fuzz cover deploy soak ci-full clean
+.PHONY: help build demo test race lint generate bench-go fuzz cover deploy soak ci-full clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-zA-Z0-9_%-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ lint: ## gofmt, go vet, staticcheck, the project's own rules, shellcheck where i
 generate: ## make generated files again (needs clang-14, llvm-14, libbpf-dev)
 	$(GO) generate ./...
 
-bench: ## run all Go benchmarks
+bench-go: ## run all Go benchmarks
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -p 1 ./...
 
 fuzz: ## run every fuzz target for FUZZTIME each

@@ -32,49 +32,6 @@ const (
 	goalMulticast     = 0.90
 )
 
-// What keeps receive and return from being faster on a veth, whoever does it.
-const (
-	dropBound    = "copy into the UMEM by the softirq on the generator's core"
-	reflectBound = "one sk_buff a frame in copy-mode transmit"
-)
-
-// contestant is one that takes turns.
-type contestant struct {
-	name     string
-	toKernel bool // its frames go to the kernel's address
-	ceiling  func(ifindex int) (*gen.Program, error)
-	argv     []string
-	c        bool // the C yardstick: argv is its path
-	testpmd  bool // DPDK's, as Debian packs it
-}
-
-// series is one figure of one contestant over the rounds.
-type series struct {
-	mpps []float64
-	lost uint64
-	cpu  []float64 // ns of the contestant's process, for each frame that it took
-	load []float64
-}
-
-// addCPU books what a turn cost the contestant's process.
-func (s *series) addCPU(n peers.Counts) {
-	s.load = append(s.load, report.LoadAverage())
-	if n.Received > 0 && n.CPU > 0 {
-		s.cpu = append(s.cpu, float64(n.CPU.Nanoseconds())/float64(n.Received))
-	}
-}
-
-// costs fills in what a row says of processor time and load.
-func (s *series) costs(row report.Row) report.Row {
-	if len(s.cpu) > 0 {
-		row.CPU = report.Median(s.cpu)
-	}
-	if len(s.load) > 0 {
-		row.Load = report.Median(s.load)
-	}
-	return row
-}
-
 // Engine measures receive-and-drop and receive-and-return: the kernel's ceilings, gradnic's rings, gradnic's lane,
 // asavie/xdp, C, UDP sockets. Each round gives each contestant one turn at each size; the order rotates.
 func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
@@ -104,55 +61,45 @@ func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
 	defer rig.Close()
 
 	r := report.New(o.Command)
+	r.Title = "The engine beside its yardsticks"
 	r.Machine.Driver, r.Machine.Mode = "veth", "native"
 	self := func(kind string) []string { return append(o.Self[:len(o.Self):len(o.Self)], kind) }
-	for _, task := range []peers.Task{peers.Drop, peers.Reflect} {
-		all := []contestant{
-			{name: "kernel", ceiling: gen.OpenDrop},
-			{name: "rings", argv: self("rings")},
-			{name: "lane", argv: self("lane")},
-			{name: "asavie", argv: self("asavie")},
-			{name: "c", argv: []string{c}, c: true},
-			{name: "udp", toKernel: true, argv: self("udp")},
-		}
-		if task == peers.Reflect {
-			all[0].ceiling = gen.OpenBounce
-		}
-		got := map[string]*series{}
-		for round := range o.Rounds {
-			for _, size := range o.Sizes {
-				for i := range all {
-					if err := ctx.Err(); err != nil {
-						return nil, err
-					}
-					c := all[(i+round)%len(all)]
-					key := fmt.Sprintf("%s/%s/%d", task, c.name, size)
-					if got[key] == nil {
-						got[key] = &series{}
-					}
-					mpps, counts, err := rig.turn(c, task, size, o.Run)
-					if err != nil {
-						return nil, fmt.Errorf("%s: %w", key, err)
-					}
-					got[key].mpps = append(got[key].mpps, mpps)
-					got[key].lost += counts.Lost
-					got[key].addCPU(counts)
-					fmt.Fprintf(o.Log, "round %d/%d  %-22s %6.2f Mpps\n", round+1, o.Rounds, key, mpps)
-				}
+	t := turns{rig: rig, sizes: o.Sizes, rounds: o.Rounds, run: o.Run, log: o.Log, got: map[string]*series{}}
+	err = func() error {
+		for _, task := range []peers.Task{peers.Drop, peers.Reflect} {
+			all := []contestant{
+				{name: "kernel", ceiling: gen.OpenDrop},
+				{name: "rings", argv: self("rings")},
+				{name: "lane", argv: self("lane")},
+				{name: "asavie", argv: self("asavie")},
+				{name: "c", argv: []string{c}, c: true},
+				{name: "udp", toKernel: true, argv: self("udp")},
+			}
+			if task == peers.Reflect {
+				all[0].ceiling = gen.OpenBounce
+			}
+			err := t.all(ctx, all, task)
+			engineRows(r, task, o.Sizes, t.got)
+			r.Plots = append(r.Plots, t.plot(all, task))
+			if err != nil {
+				return err
 			}
 		}
-		engineRows(r, task, o.Sizes, got)
-	}
-	for _, measure := range []func() error{
-		func() error { return rig.unicast(ctx, o, self("lane"), r) },
-		func() error { return rig.multicast(ctx, o, self("lane"), self("rings"), c, r) },
-		func() error { return rig.latency(ctx, o, self("lane"), c, r) },
-	} {
-		if err := measure(); err != nil {
-			return nil, err
+		for _, measure := range []func() error{
+			func() error { return rig.unicast(ctx, o, self("lane"), r) },
+			func() error { return rig.multicast(ctx, o, self("lane"), self("rings"), c, r) },
+			func() error { return rig.latency(ctx, o, self("lane"), c, r) },
+		} {
+			if err := measure(); err != nil {
+				return err
+			}
 		}
+		return nil
+	}()
+	if err != nil {
+		r.Interrupted = err.Error()
 	}
-	return r, nil
+	return r, err
 }
 
 // unicast measures the NIC's main work: contributions of eight workers come in on one netdev, and each finished
@@ -242,49 +189,6 @@ func (r *Rig) aggregate(argv []string, task peers.Task, size int, d time.Duratio
 	return run, n, nil
 }
 
-// begin starts a contestant on the device's end; stop ends it and says what it counted.
-func (r *Rig) begin(c contestant, task peers.Task) (stop func() (peers.Counts, error), err error) {
-	if c.ceiling != nil {
-		var p *gen.Program
-		if err := r.dev.Do(func() (err error) { p, err = c.ceiling(r.devIndex); return }); err != nil {
-			return nil, err
-		}
-		return func() (peers.Counts, error) {
-			n, err := p.Received()
-			return peers.Counts{Received: n}, errors.Join(err, p.Close())
-		}, nil
-	}
-	var p *peers.Process
-	switch {
-	case c.c:
-		p, err = peers.LaunchC(r.dev, c.argv[0], r.target(task))
-	case c.testpmd:
-		p, err = peers.LaunchTestpmd(r.dev, r.target(task))
-	default:
-		p, err = peers.Launch(r.dev, c.name, c.argv, r.target(task))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p.Stop, nil
-}
-
-// turn is one run of one contestant: what it received (drop) or what came back to the generator (reflect), in Mpps, and
-// what it counted itself.
-func (r *Rig) turn(c contestant, task peers.Task, size int, d time.Duration) (mpps float64, counts peers.Counts, err error) {
-	stop, err := r.begin(c, task)
-	if err != nil {
-		return 0, peers.Counts{}, err
-	}
-	run, err := r.drive(gen.Options{Frame: r.Frame(size, c.toKernel)}, d)
-	counts, err2 := stop()
-	n := counts.Received
-	if task == peers.Reflect {
-		n = run.Returned
-	}
-	return run.Mpps(n), counts, errors.Join(err, err2)
-}
-
 // engineRows turns the series of one task into rows: gradnic's against each yardstick, then the yardsticks.
 func engineRows(r *report.Report, task peers.Task, sizes []int, got map[string]*series) {
 	at := func(who string, size int) *series { return got[fmt.Sprintf("%s/%s/%d", task, who, size)] }
@@ -303,6 +207,9 @@ func engineRows(r *report.Report, task peers.Task, sizes []int, got map[string]*
 	}
 	for _, p := range pairs {
 		for _, size := range sizes {
+			if !at(p.who, size).beside(at(p.against, size)) {
+				continue // interrupted
+			}
 			r.Add(at(p.who, size).costs(report.Row{
 				Name: fmt.Sprintf("%s/%s/%d", task, p.who, size), Unit: "Mpps", Goal: p.goal, Bound: bound,
 				Against: fmt.Sprintf("%s/%s/%d", task, p.against, size),
@@ -311,7 +218,9 @@ func engineRows(r *report.Report, task peers.Task, sizes []int, got map[string]*
 	}
 	for _, who := range []string{"kernel", "asavie", "c", "udp"} {
 		for _, size := range sizes {
-			r.Add(report.Row{Name: fmt.Sprintf("%s/%s/%d", task, who, size), Unit: "Mpps"}, at(who, size).mpps, nil)
+			if s := at(who, size); s != nil {
+				r.Add(s.costs(report.Row{Name: fmt.Sprintf("%s/%s/%d", task, who, size), Unit: "Mpps"}), s.mpps, nil)
+			}
 		}
 	}
 }

@@ -28,6 +28,7 @@ type Options struct {
 	Frame   []byte // the frame that is sent, Ethernet header first; at least 60 bytes and at most MaxFrame
 	Workers int    // 0: Frame as it is; else SwitchML contributions of so many workers (1..255) in turn
 	Slots   int    // with Workers: slots used in turn, first all in set 0, then all in set 1; 0 means 1
+	Jobs    int    // with Workers: jobs that contribute in turn, whose workers are 02:00:jj:jj:(w+1):00, 10.(50+j).j.(w+1); 0 means 1
 	Flows   int    // without Workers: the UDP source port runs through so many values from 4000; 0 means 1
 	StampAt int    // 0: none; else the offset of flow's stamp in the frame
 
@@ -88,6 +89,7 @@ func Open(opts Options) (*Generator, error) {
 		"workers":  uint32(opts.Workers),
 		"slots":    uint32(max(opts.Slots, 1)),
 		"flows":    uint32(max(opts.Flows, 1)),
+		"jobs":     uint32(max(opts.Jobs, 1)),
 		"stamp_at": uint32(opts.StampAt),
 		"lose":     share(opts.Loss),
 		"twice":    share(opts.Duplicate),

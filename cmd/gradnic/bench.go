@@ -19,7 +19,7 @@ func newBenchCmd() *cobra.Command {
 		Args:  noSuchVerb,
 		RunE:  needVerb,
 	}
-	cmd.AddCommand(newBenchEngineCmd(), newBenchNDRCmd(), newBenchAllReduceCmd(), newBenchSqueezeCmd(), newBenchRingCmd(), newBenchReportCmd(),
+	cmd.AddCommand(newBenchEngineCmd(), newBenchNDRCmd(), newBenchCompareCmd(), newBenchScaleCmd(), newBenchAllReduceCmd(), newBenchSqueezeCmd(), newBenchRingCmd(), newBenchReportCmd(),
 		newBenchGenCmd(), newBenchSinkCmd(), newBenchDeviceCmd(), newContestantCmd())
 	return cmd
 }

@@ -18,6 +18,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Written once before the run. */
 volatile const __u32 workers = 0;  /* 0: plain frames; else SwitchML contributions of this many workers */
 volatile const __u32 slots = 1;    /* slots of the pool, each used in set 0 and set 1 in turn */
+volatile const __u32 jobs = 1;     /* jobs in turn, whose workers have addresses of their own */
 volatile const __u32 flows = 1;    /* plain frames: the UDP source port runs through this many values */
 volatile const __u32 stamp_at = 0; /* 0: none; else where bench/flow's stamp is */
 volatile const __u32 stamp_sum = 0; /* the payload's part of the stamp's check word */
@@ -137,9 +138,19 @@ int generate(struct xdp_md *ctx)
 
 	if (workers) {
 		__u64 k = n / workers;
-		__u32 slot = k % slots;
-		__u32 set = (k / slots) & 1;
+		__u32 job = 0, slot;
+		__u32 set;
 
+		if (jobs > 1) {
+			job = k % jobs;
+			k /= jobs;
+			p[8] = job >> 8; /* source MAC 02:00:jj:jj:(w+1):00, source IP x.x+j.j.(w+1) */
+			p[9] = job;
+			p[27] = 50 + (job >> 8);
+			p[28] = job;
+		}
+		slot = k % slots;
+		set = (k / slots) & 1;
 		put_worker(p, n % workers);
 		p[44] = k; /* the client's packet number, opaque to the NIC */
 		p[45] = k >> 8;

@@ -34,6 +34,7 @@ const (
 	GenVarFirst     = "first"
 	GenVarFlows     = "flows"
 	GenVarGap       = "gap"
+	GenVarJobs      = "jobs"
 	GenVarLast      = "last"
 	GenVarLose      = "lose"
 	GenVarMost      = "most"
@@ -124,6 +125,7 @@ type GenVariableSpecs struct {
 	First    *ebpf.VariableSpec `ebpf:"first"`
 	Flows    *ebpf.VariableSpec `ebpf:"flows"`
 	Gap      *ebpf.VariableSpec `ebpf:"gap"`
+	Jobs     *ebpf.VariableSpec `ebpf:"jobs"`
 	Last     *ebpf.VariableSpec `ebpf:"last"`
 	Lose     *ebpf.VariableSpec `ebpf:"lose"`
 	Most     *ebpf.VariableSpec `ebpf:"most"`
@@ -188,6 +190,7 @@ type GenVariables struct {
 	First    *ebpf.Variable `ebpf:"first"`
 	Flows    *ebpf.Variable `ebpf:"flows"`
 	Gap      *ebpf.Variable `ebpf:"gap"`
+	Jobs     *ebpf.Variable `ebpf:"jobs"`
 	Last     *ebpf.Variable `ebpf:"last"`
 	Lose     *ebpf.Variable `ebpf:"lose"`
 	Most     *ebpf.Variable `ebpf:"most"`
