@@ -142,7 +142,7 @@ func badPeer(t *testing.T, n *rig.Net, rank int, change func(k int, d Datagram) 
 // TestAccidentsOverUDP: a datagram of one rank is lost, or overtaken by the next, among three ranks over real sockets.
 // Both other ranks end with an error that names it or whom they waited for, within the deadline, and stay ended.
 func TestAccidentsOverUDP(t *testing.T) {
-	const timeout = 500 * time.Millisecond
+	const timeout = time.Second
 	var held []Datagram
 	for _, c := range []struct {
 		name   string
