@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/ipv4"
+
+	"gradnic/codec"
+	"gradnic/internal/gradients"
+)
+
+// batch is how many datagrams a socket sends or takes in a call.
+const batch = 32
+
+// load is payloads of real gradients, and what the far host should get of each.
+type load struct {
+	payloads [][]byte
+	restored [][]byte // by bfp16
+}
+
+func newLoad() (*load, error) {
+	g, err := gradients.Load(0)
+	if err != nil {
+		return nil, err
+	}
+	c, err := codec.ByName("bfp16")
+	if err != nil {
+		return nil, err
+	}
+	l := &load{}
+	encoded, decoded := make([]byte, c.MaxEncoded(elements)), make([]float32, elements)
+	for ; len(g) >= elements; g = g[elements:] {
+		n, err := c.Encode(encoded, g[:elements], nil)
+		if err == nil {
+			err = c.Decode(decoded, encoded[:n], nil)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("payload %d: %w", len(l.payloads), err)
+		}
+		l.payloads = append(l.payloads, payload(len(l.payloads), g[:elements]))
+		l.restored = append(l.restored, payload(len(l.restored), decoded))
+	}
+	return l, nil
+}
+
+func payload(number int, values []float32) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(number))
+	for _, v := range values {
+		if b2, err := binary.Append(b, binary.LittleEndian, v); err == nil { // it has a fixed size
+			b = b2
+		}
+	}
+	return b
+}
+
+// sender sends the payloads over and over.
+type sender struct {
+	conn *ipv4.PacketConn
+	load *load
+	next int
+	msgs []ipv4.Message
+}
+
+func newSender(conn *net.UDPConn, l *load) *sender {
+	s := &sender{conn: ipv4.NewPacketConn(conn), load: l, msgs: make([]ipv4.Message, batch)}
+	for i := range s.msgs {
+		s.msgs[i].Buffers = make([][]byte, 1)
+	}
+	return s
+}
+
+// send sends at a rate of datagrams a second for a while and returns how many. A sender that is behind catches up by
+// at most a batch.
+func (s *sender) send(ctx context.Context, rate float64, d time.Duration) (sent uint64, err error) {
+	start := time.Now()
+	due := 0.0
+	for last := start; ; {
+		now := time.Now()
+		if now.Sub(start) >= d || ctx.Err() != nil {
+			return sent, ctx.Err()
+		}
+		due = min(due+now.Sub(last).Seconds()*rate, 4*batch)
+		last = now
+		n := min(int(due), batch)
+		if n == 0 {
+			time.Sleep(max(20*time.Microsecond, time.Duration((1-due)/rate*1e9)))
+			continue
+		}
+		for i := range n {
+			s.msgs[i].Buffers[0] = s.load.payloads[s.next]
+			s.next = (s.next + 1) % len(s.load.payloads)
+		}
+		k, err := s.conn.WriteBatch(s.msgs[:n], 0)
+		if err != nil {
+			return sent, fmt.Errorf("send: %w", err)
+		}
+		sent += uint64(k)
+		due -= float64(k)
+	}
+}
+
+// receiver counts what a socket gets, until it is closed.
+type receiver struct {
+	datagrams, bytes, wrong atomic.Uint64
+	done                    chan error
+}
+
+// newReceiver starts to take datagrams. Each must be one of the wanted.
+func newReceiver(conn *net.UDPConn, want [][]byte) *receiver {
+	r := &receiver{done: make(chan error, 1)}
+	p := ipv4.NewPacketConn(conn)
+	msgs := make([]ipv4.Message, batch)
+	for i := range msgs {
+		msgs[i].Buffers = [][]byte{make([]byte, 2048)}
+	}
+	go func() {
+		for {
+			n, err := p.ReadBatch(msgs, 0)
+			if err != nil {
+				if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+					err = nil
+				}
+				r.done <- err
+				return
+			}
+			total, wrong := 0, 0
+			for i := range msgs[:n] {
+				b := msgs[i].Buffers[0][:msgs[i].N]
+				total += len(b)
+				if k := number(b); k >= uint64(len(want)) || !bytes.Equal(b, want[k]) {
+					wrong++
+				}
+			}
+			r.datagrams.Add(uint64(n))
+			r.bytes.Add(uint64(total))
+			r.wrong.Add(uint64(wrong))
+		}
+	}()
+	return r
+}
+
+// number is a payload's among the payloads.
+func number(b []byte) uint64 {
+	if len(b) < prefix {
+		return 1 << 63
+	}
+	return binary.LittleEndian.Uint64(b)
+}
