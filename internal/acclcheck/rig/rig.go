@@ -5,6 +5,7 @@ package rig
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -62,7 +63,30 @@ func New(t testing.TB, ranks int, own func(rank int) bool) *Net {
 	if err := nl.LinkSetUp(bridge); err != nil {
 		t.Fatalf("bridge: %v", err)
 	}
+	// The kernel makes links and the bridge's ports ready in the background, and drops what is sent before.
+	up(t, n.Switch, "br0")
+	for r, ns := range n.Spaces {
+		up(t, ns, Interface)
+		up(t, n.Switch, fmt.Sprint("p", r))
+	}
 	return n
+}
+
+// up waits until a link carries frames.
+func up(t testing.TB, ns *netlab.NS, name string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		link, err := ns.Netlink().LinkByName(name)
+		if err != nil {
+			t.Fatalf("link %s: %v", name, err)
+		}
+		if link.Attrs().OperState == netlink.OperUp {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("link %s is %v", name, link.Attrs().OperState)
+		}
+	}
 }
 
 // UDP opens a rank on a socket in its namespace.
