@@ -31,16 +31,27 @@ func main() {
 	out := flag.String("json", "build/bench/training.json", "report")
 	svg := flag.String("svg", "", "write the plot of the losses to this file")
 	page := flag.String("page", "", "put the table into this page")
+	from := flag.String("from", "", "train nothing: take the report of an earlier run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, strings.Split(*codecs, ","), *steps, *out, *svg, *page); err != nil {
+	var r *report.Report
+	var err error
+	if *from != "" {
+		r, err = report.Read(*from)
+	} else if r, err = run(ctx, strings.Split(*codecs, ","), *steps); err == nil {
+		err = r.WriteFile(*out)
+	}
+	if err == nil {
+		err = show(r, *svg, *page)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "training:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, codecs []string, steps int, out, svg, page string) error {
+func run(ctx context.Context, codecs []string, steps int) (*report.Report, error) {
 	r := report.New("make train")
 	r.Title = "Training through the NIC"
 	size := training.DefaultSize
@@ -48,9 +59,9 @@ func run(ctx context.Context, codecs []string, steps int, out, svg, page string)
 	finals := map[string]*training.Result{}
 	for _, codec := range codecs {
 		started := time.Now()
-		result, transport, packets, err := train(ctx, codec, steps)
+		result, transport, packets, sent, received, err := train(ctx, codec, steps)
 		if err != nil {
-			return fmt.Errorf("codec %s: %w", codec, err)
+			return nil, fmt.Errorf("codec %s: %w", codec, err)
 		}
 		finals[codec] = result
 		fmt.Printf("%-12s %s: final loss %.4f, on text held back %.4f, %d packets a step, %.1f s\n", codec, transport, result.Final, result.Held, packets, time.Since(started).Seconds())
@@ -63,6 +74,8 @@ func run(ctx context.Context, codecs []string, steps int, out, svg, page string)
 		r.Add(final, []float64{result.Final}, []float64{first.Final})
 		r.Add(held, []float64{result.Held}, []float64{first.Held})
 		r.Add(report.Row{Name: "packets/" + codec, Unit: "a step and worker"}, []float64{float64(packets)}, nil)
+		r.Add(report.Row{Name: "sent/" + codec, Unit: "bytes of values a step and worker"}, []float64{float64(sent)}, nil)
+		r.Add(report.Row{Name: "received/" + codec, Unit: "bytes of values a step and worker"}, []float64{float64(received)}, nil)
 		const every = 8
 		for at := 0; at+every <= len(result.Losses); at += every {
 			mean := 0.0
@@ -76,27 +89,65 @@ func run(ctx context.Context, codecs []string, steps int, out, svg, page string)
 		}
 	}
 	r.Plots = append(r.Plots, losses)
-	if err := r.WriteFile(out); err != nil {
-		return err
-	}
-	if svg != "" {
+	return r, nil
+}
+
+// show writes the plot and the table.
+func show(r *report.Report, svg, page string) error {
+	if svg != "" && len(r.Plots) > 0 {
 		// A file of its own needs what a page gives the others.
-		text := strings.Replace(string(losses.SVG()), "<svg ", `<svg xmlns="http://www.w3.org/2000/svg" width="760" font-family="system-ui,sans-serif" font-size="12" fill="#777" `, 1)
+		text := strings.Replace(string(r.Plots[0].SVG()), "<svg ", `<svg xmlns="http://www.w3.org/2000/svg" width="760" font-family="system-ui,sans-serif" font-size="12" fill="#777" `, 1)
 		if err := os.WriteFile(svg, []byte(text+"\n"), 0o644); err != nil {
 			return err
 		}
 	}
-	if page != "" {
-		return r.ReplaceIn(page, "training")
+	table := table(r)
+	if page == "" {
+		_, err := fmt.Print(table)
+		return err
 	}
-	return r.Markdown(os.Stdout)
+	b, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	const begin, end = "<!-- training -->\n", "<!-- /training -->"
+	head, rest, ok := strings.Cut(string(b), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s has no lines %s and %s", page, strings.TrimSpace(begin), end)
+	}
+	return os.WriteFile(page, []byte(head+begin+"\n"+table+"\n"+end+tail), 0o644)
+}
+
+// table is a line for each codec.
+func table(r *report.Report) string {
+	value := map[string]report.Row{}
+	var codecs []string
+	for _, row := range r.Rows {
+		value[row.Name] = row
+		if codec, ok := strings.CutPrefix(row.Name, "loss/"); ok {
+			codecs = append(codecs, codec)
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Made by `%s` on %v.\n", r.Command, r.Machine)
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "%s.\n", note)
+	}
+	b.WriteString("\n| codec | loss | of the first | held back | of the first | packets | kB sent | kB received |\n|---|---:|---:|---:|---:|---:|---:|---:|\n")
+	for _, c := range codecs {
+		loss, held := value["loss/"+c], value["held-back/"+c]
+		fmt.Fprintf(&b, "| `%s` | %.4f | %.4f | %.4f | %.4f | %.0f | %.1f | %.1f |\n",
+			c, loss.Value, loss.Ratio, held.Value, held.Ratio, value["packets/"+c].Value, value["sent/"+c].Value/1e3, value["received/"+c].Value/1e3)
+	}
+	return b.String()
 }
 
 // train runs one codec over a NIC of its own.
-func train(ctx context.Context, codec string, steps int) (result *training.Result, transport string, packets int, err error) {
+func train(ctx context.Context, codec string, steps int) (result *training.Result, transport string, packets, sent, received int, err error) {
 	s, err := demo.NewSession(ctx, demo.Options{Workers: 8, Root: os.Geteuid() == 0})
 	if err != nil {
-		return nil, "", 0, err
+		return nil, "", 0, 0, 0, err
 	}
 	defer func() {
 		if _, cerr := s.Close(); err == nil {
@@ -107,7 +158,7 @@ func train(ctx context.Context, codec string, steps int) (result *training.Resul
 	job := dataplane.JobSpec{Name: "train", Slots: 256, Elements: spec.FitElements(8, payload), Native: spec}
 	ws, leave, err := s.Join(ctx, job)
 	if err != nil {
-		return nil, "", 0, err
+		return nil, "", 0, 0, 0, err
 	}
 	defer func() {
 		if lerr := leave(); err == nil {
@@ -119,7 +170,7 @@ func train(ctx context.Context, codec string, steps int) (result *training.Resul
 	if strings.HasPrefix(codec, "topk") {
 		for rank, w := range ws {
 			if feedback[rank], err = w.NewFeedback(n); err != nil {
-				return nil, "", 0, err
+				return nil, "", 0, 0, 0, err
 			}
 		}
 	}
@@ -131,5 +182,11 @@ func train(ctx context.Context, codec string, steps int) (result *training.Resul
 		}
 		return err
 	})
-	return result, s.Transport, (n + job.Elements - 1) / job.Elements, err
+	packets = (n + job.Elements - 1) / job.Elements
+	in, out, cerr := spec.Codecs(len(ws), job.Elements)
+	if err == nil {
+		err = cerr
+	}
+	shape := aggregation.Spec{Type: spec.Type, Elements: job.Elements, Codec: in, Result: out}
+	return result, s.Transport, packets, packets * shape.WireBytes(), packets * shape.ResultBytes(), err
 }
