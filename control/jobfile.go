@@ -22,6 +22,8 @@ type JobFile struct {
 	Elements uint32       `yaml:"elements"`
 	Slots    uint32       `yaml:"slots"`
 	Members  []MemberFile `yaml:"members"`
+	// Layout is the name of a header that the NIC has, which the job's frames have; empty: the protocol's own.
+	Layout string `yaml:"layout"`
 
 	// For the native protocol, as in the API's NativeSpec.
 	Number    uint32        `yaml:"number"`
@@ -106,7 +108,7 @@ func (f *JobFile) Proto() (*apiv1.JobSpec, error) {
 	}
 	spec := &apiv1.JobSpec{
 		Name: f.Name, Tenant: f.Tenant, Protocol: protocol,
-		Workers: f.Workers, Elements: f.Elements, Slots: f.Slots,
+		Workers: f.Workers, Elements: f.Elements, Slots: f.Slots, Layout: f.Layout,
 	}
 	native := &apiv1.NativeSpec{Number: f.Number, Type: f.Type, Op: f.Op, Order: f.Order, Policy: f.Policy, Multicast: f.Multicast, Codec: f.Codec, ResultCodec: f.Result}
 	if f.Deadline != 0 {

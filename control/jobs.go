@@ -474,6 +474,8 @@ func difference(was, is dataplane.JobSpec) string {
 	case was.Slots != is.Slots:
 		return fmt.Sprintf("slots %d, not %d", was.Slots, is.Slots)
 	case !slices.Equal(was.Members, is.Members):
+	case was.Layout != is.Layout:
+		return fmt.Sprintf("layout %q, not %q", was.Layout, is.Layout)
 		return "other members"
 	}
 	return nativeDifference(was, is)

@@ -47,6 +47,7 @@ func jobSpecFromProto(m *apiv1.JobSpec, ports portNames) (dataplane.JobSpec, err
 		Workers:  clampInt(m.GetWorkers()),
 		Elements: clampInt(m.GetElements()),
 		Slots:    clampInt(m.GetSlots()),
+		Layout:   m.GetLayout(),
 	}
 	switch m.GetProtocol() {
 	case apiv1.Protocol_PROTOCOL_UNSPECIFIED, apiv1.Protocol_PROTOCOL_SWITCHML:
@@ -106,7 +107,7 @@ func jobToProto(j JobInfo, ports portNames) *apiv1.Job {
 	m := &apiv1.Job{
 		Spec: &apiv1.JobSpec{
 			Name: j.Name, Tenant: j.Tenant, Protocol: protocolToProto(j.Protocol),
-			Workers: uint32(j.Workers), Elements: uint32(j.Elements), Slots: uint32(j.Slots),
+			Workers: uint32(j.Workers), Elements: uint32(j.Elements), Slots: uint32(j.Slots), Layout: j.Layout,
 		},
 		Generation: j.Generation,
 		Origin:     apiv1.Origin(j.Origin),

@@ -43,7 +43,7 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
-				for _, f := range []string{"workers", "elements", "slots", "tenant", "protocol", "member", "number", "type", "op", "order", "policy", "deadline", "multicast", "codec", "result-codec"} {
+				for _, f := range []string{"workers", "elements", "slots", "tenant", "protocol", "member", "number", "type", "op", "order", "policy", "deadline", "multicast", "codec", "result-codec", "layout"} {
 					if cmd.Flags().Changed(f) {
 						return usageErrorf("--%s and -f exclude each other: write it into the file", f)
 					}
@@ -125,6 +125,7 @@ func newInstallWorkerCmd(api *apiFlags) *cobra.Command {
 				return usageErrorf("%w", err)
 			}
 			return api.call(cmd, func(ctx context.Context, c *control.Client) error {
+	f.StringVar(&job.Layout, "layout", "", "header that the job's frames have, by its name at the NIC (gradnic run --layout; default the protocol's own)")
 				r, err := c.AddWorker(ctx, &apiv1.AddWorkerRequest{Job: args[0], Worker: m.Proto()})
 				if err != nil {
 					return err

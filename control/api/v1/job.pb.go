@@ -285,7 +285,9 @@ type NativeSpec struct {
 	// What contributions of float32 are compressed by, by its name in `gradnic show codecs`; empty or "none": nothing.
 	Codec string `protobuf:"bytes,8,opt,name=codec,proto3" json:"codec,omitempty"`
 	// What results are compressed by; empty: codec, or for top-k what holds every sum.
-	ResultCodec   string `protobuf:"bytes,9,opt,name=result_codec,json=resultCodec,proto3" json:"result_codec,omitempty"`
+	ResultCodec string `protobuf:"bytes,9,opt,name=result_codec,json=resultCodec,proto3" json:"result_codec,omitempty"`
+	// Whether messages are tagged by keys that the NIC draws, one a worker, so that nobody else can send or change one.
+	Tagged        bool `protobuf:"varint,10,opt,name=tagged,proto3" json:"tagged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -383,6 +385,13 @@ func (x *NativeSpec) GetResultCodec() string {
 	return ""
 }
 
+func (x *NativeSpec) GetTagged() bool {
+	if x != nil {
+		return x.Tagged
+	}
+	return false
+}
+
 // NativeState is where a job of the native protocol stands.
 type NativeState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -465,7 +474,9 @@ type JobSpec struct {
 	// The workers known now, in any order; the others are added by AddWorker, or learned by a native job.
 	Members []*WorkerSpec `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
 	// For the native protocol.
-	Native        *NativeSpec `protobuf:"bytes,8,opt,name=native,proto3" json:"native,omitempty"`
+	Native *NativeSpec `protobuf:"bytes,8,opt,name=native,proto3" json:"native,omitempty"`
+	// Name of a header that the NIC has (gradnic run --layout), which the job's frames have; empty: the protocol's own.
+	Layout        string `protobuf:"bytes,9,opt,name=layout,proto3" json:"layout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -554,6 +565,13 @@ func (x *JobSpec) GetNative() *NativeSpec {
 		return x.Native
 	}
 	return nil
+}
+
+func (x *JobSpec) GetLayout() string {
+	if x != nil {
+		return x.Layout
+	}
+	return ""
 }
 
 // Worker is one worker of a job as the data plane sees it.
@@ -1120,7 +1138,10 @@ type InstallJobResponse struct {
 	// The job as it is now.
 	Job *Job `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// False when the same job was there already.
-	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	Created bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	// Of a tagged job the workers' keys by rank, 32 hexadecimal digits each. They are told to who installs the job, also
+	// when it was there already, and by no other call.
+	Keys          []string `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1167,6 +1188,13 @@ func (x *InstallJobResponse) GetCreated() bool {
 		return x.Created
 	}
 	return false
+}
+
+func (x *InstallJobResponse) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
 }
 
 // AddWorkerRequest asks for one more worker.
@@ -2398,7 +2426,7 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x10\n" +
 	"\x03mac\x18\x02 \x01(\tR\x03mac\x12\x12\n" +
 	"\x04ipv4\x18\x03 \x01(\tR\x04ipv4\x12\x12\n" +
-	"\x04port\x18\x04 \x01(\tR\x04port\"\x84\x02\n" +
+	"\x04port\x18\x04 \x01(\tR\x04port\"\x9c\x02\n" +
 	"\n" +
 	"NativeSpec\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
@@ -2409,11 +2437,13 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\bdeadline\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12\x1c\n" +
 	"\tmulticast\x18\a \x01(\tR\tmulticast\x12\x14\n" +
 	"\x05codec\x18\b \x01(\tR\x05codec\x12!\n" +
-	"\fresult_codec\x18\t \x01(\tR\vresultCodec\"O\n" +
+	"\fresult_codec\x18\t \x01(\tR\vresultCodec\x12\x16\n" +
+	"\x06tagged\x18\n" +
+	" \x01(\bR\x06tagged\"O\n" +
 	"\vNativeState\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
-	"\x05ranks\x18\x03 \x03(\rR\x05ranks\"\xa1\x02\n" +
+	"\x05ranks\x18\x03 \x03(\rR\x05ranks\"\xb9\x02\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x124\n" +
@@ -2422,7 +2452,8 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\belements\x18\x05 \x01(\rR\belements\x12\x14\n" +
 	"\x05slots\x18\x06 \x01(\rR\x05slots\x124\n" +
 	"\amembers\x18\a \x03(\v2\x1a.gradnic.api.v1.WorkerSpecR\amembers\x122\n" +
-	"\x06native\x18\b \x01(\v2\x1a.gradnic.api.v1.NativeSpecR\x06native\"\xf6\x02\n" +
+	"\x06native\x18\b \x01(\v2\x1a.gradnic.api.v1.NativeSpecR\x06native\x12\x16\n" +
+	"\x06layout\x18\t \x01(\tR\x06layout\"\xf6\x02\n" +
 	"\x06Worker\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.gradnic.api.v1.WorkerSpecR\x04spec\x12\x16\n" +
 	"\x06joined\x18\x02 \x01(\bR\x06joined\x12\x1a\n" +
@@ -2473,10 +2504,11 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\vcompletions\x18\x11 \x01(\v2\x1b.gradnic.api.v1.CompletionsR\vcompletions\"q\n" +
 	"\x11InstallJobRequest\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.gradnic.api.v1.JobSpecR\x04spec\x12/\n" +
-	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"U\n" +
+	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"i\n" +
 	"\x12InstallJobResponse\x12%\n" +
 	"\x03job\x18\x01 \x01(\v2\x13.gradnic.api.v1.JobR\x03job\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"x\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\x12\x12\n" +
+	"\x04keys\x18\x03 \x03(\tR\x04keys\"x\n" +
 	"\x10AddWorkerRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x122\n" +
 	"\x06worker\x18\x02 \x01(\v2\x1a.gradnic.api.v1.WorkerSpecR\x06worker\x12\x1e\n" +
