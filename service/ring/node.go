@@ -303,3 +303,6 @@ func (n *Node) abandon() {
 		n.eng.done(r, ErrClosed)
 	}
 }
+
+// Number is the node's number.
+func (n *Node) Number() uint16 { return n.cfg.Node }
