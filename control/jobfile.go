@@ -35,6 +35,7 @@ type JobFile struct {
 	Multicast string        `yaml:"multicast"`
 	Codec     string        `yaml:"codec"`
 	Result    string        `yaml:"result_codec"`
+	Tagged    bool          `yaml:"tagged"`
 }
 
 // MemberFile is one worker in a JobFile.
@@ -110,15 +111,15 @@ func (f *JobFile) Proto() (*apiv1.JobSpec, error) {
 		Name: f.Name, Tenant: f.Tenant, Protocol: protocol,
 		Workers: f.Workers, Elements: f.Elements, Slots: f.Slots, Layout: f.Layout,
 	}
-	native := &apiv1.NativeSpec{Number: f.Number, Type: f.Type, Op: f.Op, Order: f.Order, Policy: f.Policy, Multicast: f.Multicast, Codec: f.Codec, ResultCodec: f.Result}
+	native := &apiv1.NativeSpec{Number: f.Number, Type: f.Type, Op: f.Op, Order: f.Order, Policy: f.Policy, Multicast: f.Multicast, Codec: f.Codec, ResultCodec: f.Result, Tagged: f.Tagged}
 	if f.Deadline != 0 {
 		native.Deadline = durationpb.New(f.Deadline)
 	}
 	switch {
 	case protocol == apiv1.Protocol_PROTOCOL_NATIVE:
 		spec.Native = native
-	case f.Number != 0 || f.Type != "" || f.Op != "" || f.Order != "" || f.Policy != "" || f.Deadline != 0 || f.Multicast != "" || f.Codec != "" || f.Result != "":
-		return nil, fmt.Errorf("number, type, op, order, policy, deadline, multicast, codec and result_codec are for protocol native")
+	case f.Number != 0 || f.Type != "" || f.Op != "" || f.Order != "" || f.Policy != "" || f.Deadline != 0 || f.Multicast != "" || f.Codec != "" || f.Result != "" || f.Tagged:
+		return nil, fmt.Errorf("number, type, op, order, policy, deadline, multicast, codec, result_codec and tagged are for protocol native")
 	}
 	for _, m := range f.Members {
 		spec.Members = append(spec.Members, m.Proto())

@@ -359,6 +359,7 @@ func (j *Jobs) SetPresence(present func(job string, workers int) []int) {
 }
 
 func (j *Jobs) install(spec dataplane.JobSpec, origin Origin, lease time.Duration) error {
+	drawKeys(&spec)
 	if err := j.nic.InstallJob(spec); err != nil {
 		return fromDataplane("install job "+spec.Name, err)
 	}
@@ -473,9 +474,9 @@ func difference(was, is dataplane.JobSpec) string {
 		return fmt.Sprintf("elements %d, not %d", was.Elements, is.Elements)
 	case was.Slots != is.Slots:
 		return fmt.Sprintf("slots %d, not %d", was.Slots, is.Slots)
-	case !slices.Equal(was.Members, is.Members):
 	case was.Layout != is.Layout:
 		return fmt.Sprintf("layout %q, not %q", was.Layout, is.Layout)
+	case !slices.Equal(was.Members, is.Members):
 		return "other members"
 	}
 	return nativeDifference(was, is)

@@ -41,7 +41,7 @@ func (s *jobService) InstallJob(ctx context.Context, r *apiv1.InstallJobRequest)
 	if err != nil {
 		return nil, err
 	}
-	return &apiv1.InstallJobResponse{Job: jobToProto(job, ports), Created: created}, nil
+	return &apiv1.InstallJobResponse{Job: jobToProto(job, ports), Created: created, Keys: s.server.jobs.keys(spec.Name)}, nil
 }
 
 func (s *jobService) AddWorker(ctx context.Context, r *apiv1.AddWorkerRequest) (*apiv1.AddWorkerResponse, error) {

@@ -78,6 +78,9 @@ func nativeFromProto(spec *dataplane.JobSpec, m *apiv1.NativeSpec) error {
 		}
 		n.Deadline = d.AsDuration()
 	}
+	if m.GetTagged() {
+		n.Keys = wantedKeys(spec.Workers)
+	}
 	if g := m.GetMulticast(); g != "" {
 		ip, err := inet.ParseAddr(g)
 		if err != nil || ip[0]>>4 != 14 {
@@ -95,7 +98,7 @@ func nativeToProto(m *apiv1.Job, j JobInfo) {
 	}
 	m.Spec.Native = &apiv1.NativeSpec{
 		Number: uint32(n.ID), Type: n.Type.String(), Op: n.Op.String(), Order: n.Order.String(), Policy: n.Policy.String(),
-		Deadline: durationpb.New(n.Deadline), Codec: n.Codec, ResultCodec: n.Result,
+		Deadline: durationpb.New(n.Deadline), Codec: n.Codec, ResultCodec: n.Result, Tagged: len(n.Keys) > 0,
 	}
 	if j.Multicast != nil {
 		m.Spec.Native.Multicast = j.Multicast.IP.String()
@@ -116,7 +119,7 @@ func normalNative(spec *dataplane.JobSpec) {
 	}
 	spec.Native = &n
 	if spec.Elements == 0 {
-		spec.Elements = n.FitElements(spec.Workers, nativePayload)
+		spec.Elements = n.FitElements(spec.Workers, nativePayload-n.TagBytes())
 	}
 	n.NameCodecs(spec.Workers, spec.Elements)
 }
@@ -139,6 +142,10 @@ func nativeDifference(was, is dataplane.JobSpec) string {
 		return ""
 	}
 	a, b := *was.Native, *is.Native
+	if len(a.Keys) != len(b.Keys) {
+		return fmt.Sprintf("tagged %t, not %t", len(a.Keys) > 0, len(b.Keys) > 0)
+	}
+	a.Keys, b.Keys = nil, nil // the NIC draws them
 	if b.ID == 0 {
 		b.ID = a.ID
 	}

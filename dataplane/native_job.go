@@ -119,7 +119,7 @@ func (n *NIC) admitNative(s *JobSpec) error {
 	if err := spec.Validate(); err != nil {
 		return fmt.Errorf("job %s: %w", s.Name, err)
 	}
-	if room, most := n.nativeRoom(), max(spec.WireBytes(), spec.ResultBytes())+s.Native.tagBytes(); most > room {
+	if room, most := n.nativeRoom(), max(spec.WireBytes(), spec.ResultBytes())+s.Native.TagBytes(); most > room {
 		return fmt.Errorf("job %s: %d elements of %v are up to %d bytes: the longest frame of %d bytes takes %d", s.Name, s.Elements, s.Native.Type, most, n.longest, room)
 	}
 	if b := spec.Bytes(); b > MaxPoolBytes {
@@ -163,11 +163,12 @@ type laneNative struct {
 	tags *laneTags // nil: messages have none
 
 	nativeState
-	wanted []uint32 // by own slot: the round that is wanted, if isWanted
-	wants  []bool
-	asked  int // requests for results so far
-	late   []byte
-	since  int64 // when this state began; -1 before the first message
+	wanted   []uint32 // by own slot: the round that is wanted, if isWanted
+	wants    []bool
+	asked    int // requests for results so far
+	late     []byte
+	since    int64 // when this state began; -1 before the first message
+	returned bool  // lane 0: in this state a worker has come that others do not wait for in vain: it has been in the job before
 
 	lead *lead // lane 0 only
 }

@@ -20,14 +20,16 @@ func (s *JobSpec) checkTags() error {
 		return fmt.Errorf("job %s: %d keys for %d workers: one each, or none", s.Name, n, s.Workers)
 	case s.Multicast != nil:
 		return fmt.Errorf("job %s: results that are tagged for each worker cannot go to a multicast group", s.Name)
+	case s.Layout != "":
+		return fmt.Errorf("job %s: tags and layouts do not go together", s.Name)
 	case s.Native.Codec != "none" || s.Native.Result != "none":
 		return fmt.Errorf("job %s: tags and codecs do not go together", s.Name)
 	}
 	return nil
 }
 
-// tagBytes is what a tag adds to a message.
-func (s *NativeSpec) tagBytes() int {
+// TagBytes is what a tag adds to a message of values.
+func (s *NativeSpec) TagBytes() int {
 	if len(s.Keys) == 0 {
 		return 0
 	}

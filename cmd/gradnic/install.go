@@ -32,6 +32,7 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 	var job control.JobFile
 	var members []string
 	var lease time.Duration
+	var keys string
 	cmd := &cobra.Command{
 		Use:   "job NAME --workers N | job -f FILE",
 		Short: "Install a job with its slots and its group, all or nothing",
@@ -83,10 +84,24 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 			if lease != 0 {
 				request.Lease = durationpb.New(lease)
 			}
+			if keys != "" && spec.GetNative() == nil {
+				return usageErrorf("--keys is for protocol native")
+			}
+			if spec.GetNative().GetTagged() && keys == "" {
+				return usageErrorf("a tagged job needs --keys: where the workers' keys go")
+			}
+			if keys != "" {
+				spec.Native.Tagged = true
+			}
 			return api.call(cmd, func(ctx context.Context, c *control.Client) error {
 				r, err := c.InstallJob(ctx, request)
 				if err != nil {
 					return err
+				}
+				if keys != "" {
+					if err := control.WriteKeys(keys, r.GetKeys()); err != nil {
+						return err
+					}
 				}
 				return report(cmd.OutOrStdout(), "job "+spec.Name, r.GetCreated())
 			})
@@ -94,6 +109,7 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.DurationVar(&lease, "lease", 0, "remove the job when it is not renewed for so long, 1s to 168h; without one it stays")
+	f.StringVar(&keys, "keys", "", "native: have messages tagged, and write the workers' keys to this file, a line each")
 	f.StringVarP(&file, "file", "f", "", "YAML file of the job; - for standard input")
 	f.Uint32Var(&job.Workers, "workers", 0, "how many workers reduce together, 1 to 32, or to 1024 with native")
 	f.Uint32Var(&job.Elements, "elements", 0, "elements a frame, 64 or 256 (default 256); with native what a chunk takes (default what 1500 bytes take)")
@@ -109,6 +125,7 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 	f.StringVar(&job.Multicast, "multicast", "", "native: IPv4 group that results go to (default every worker gets its own)")
 	f.StringVar(&job.Codec, "codec", "", "native, float32: what contributions are compressed by, as gradnic show codecs names it (default none)")
 	f.StringVar(&job.Result, "result-codec", "", "native: what results are compressed by (default --codec; for top-k what holds every sum)")
+	f.StringVar(&job.Layout, "layout", "", "header that the job's frames have, by its name at the NIC (gradnic run --layout; default the protocol's own)")
 	f.StringArrayVar(&members, "member", nil, "a worker as RANK=MAC,IP or RANK=MAC,IP,PORT; once for each")
 	return cmd
 }
@@ -125,7 +142,6 @@ func newInstallWorkerCmd(api *apiFlags) *cobra.Command {
 				return usageErrorf("%w", err)
 			}
 			return api.call(cmd, func(ctx context.Context, c *control.Client) error {
-	f.StringVar(&job.Layout, "layout", "", "header that the job's frames have, by its name at the NIC (gradnic run --layout; default the protocol's own)")
 				r, err := c.AddWorker(ctx, &apiv1.AddWorkerRequest{Job: args[0], Worker: m.Proto()})
 				if err != nil {
 					return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gradnic/control"
 	"gradnic/internal/allreduce"
 	"gradnic/wire/inet"
 	"gradnic/worker/native"
@@ -18,6 +19,7 @@ type nativeFlags struct {
 	op, order string
 	codec     string
 	feedback  bool
+	keys      string
 }
 
 func (n *nativeFlags) register(cmd *cobra.Command) {
@@ -27,6 +29,7 @@ func (n *nativeFlags) register(cmd *cobra.Command) {
 	f.StringVar(&n.op, "op", "", "native: the operation that the job must have: sum, mean, min or max")
 	f.StringVar(&n.order, "order", "", "native: the order that the job must have: arrival or ranked")
 	f.StringVar(&n.codec, "codec", "", "native: the codec that the job must have, as gradnic show codecs names it; none for no codec")
+	f.StringVar(&n.keys, "keys", "", "native: file that has this worker's key, or all of the job's, as gradnic install job --keys writes it")
 	f.BoolVar(&n.feedback, "feedback", true, "native: error feedback, for codecs that are meant to be used with it (top-k)")
 }
 
@@ -49,6 +52,13 @@ func (n *nativeFlags) run(cmd *cobra.Command, o *allreduce.Options, ip inet.Addr
 		Type:     o.Type, Op: n.op, Order: n.order, Input: o.Input, Random: o.Random, Seed: o.Seed, Output: o.Output,
 		Iterations: o.Iterations, Warmup: o.Warmup, Check: o.Check, Deadline: o.Deadline, JoinTimeout: o.JoinTimeout,
 		Waiting: func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "gradnic worker: waiting: %s\n", what) },
+	}
+	if n.keys != "" {
+		key, err := control.ReadKey(n.keys, o.Worker.Rank)
+		if err != nil {
+			return err
+		}
+		no.Worker.Key = &key
 	}
 	if cmd.Flags().Changed("udp-port") {
 		no.Worker.Port = o.Worker.Port

@@ -81,6 +81,7 @@ type Native struct {
 	Result    string  `json:"result_codec"` // of results
 	DeadlineS float64 `json:"deadline_s"`   // negative: none
 	Multicast string  `json:"multicast,omitempty"`
+	Tagged    bool    `json:"tagged,omitempty"`
 	Epoch     uint32  `json:"epoch"`
 	State     string  `json:"state"`
 	Ranks     []int   `json:"ranks"` // that have not reported, or are to blame
@@ -154,7 +155,7 @@ func JobFrom(m *apiv1.Job) Job {
 		j.Native = &Native{
 			Number: n.GetNumber(), Type: n.GetType(), Op: n.GetOp(), Order: n.GetOrder(), Policy: n.GetPolicy(),
 			Codec: n.GetCodec(), Result: n.GetResultCodec(),
-			DeadlineS: n.GetDeadline().AsDuration().Seconds(), Multicast: n.GetMulticast(),
+			DeadlineS: n.GetDeadline().AsDuration().Seconds(), Multicast: n.GetMulticast(), Tagged: n.GetTagged(),
 			Epoch: m.GetNative().GetEpoch(), State: m.GetNative().GetState(), Ranks: ranks(m.GetNative().GetRanks()),
 		}
 	}
