@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +170,28 @@ func TestLint(t *testing.T) {
 			}
 		}
 		if out, err := exec.Command("verilator", args...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", top, err, out)
+		}
+	}
+}
+
+// Yosys makes hardware of it, with memories as memories and without a latch. It takes a minute: make rtl.
+func TestSynthesis(t *testing.T) {
+	if !all() {
+		t.Skip("only with GRADNIC_RTL=all")
+	}
+	if _, err := exec.LookPath("yosys"); err != nil {
+		t.Skip("yosys is not installed")
+	}
+	sources, err := filepath.Glob("*.v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources = slices.DeleteFunc(sources, func(s string) bool { return s == "pipe.v" })
+	for _, top := range []string{"switchml_aggregator", "native_aggregator"} {
+		script := fmt.Sprintf("read_verilog %s; chparam -set SLOT 5 %s; synth_xilinx -top %[2]s -noiopad; select -assert-none t:$dlatch t:LD*; select -assert-min 32 t:RAMB36E1",
+			strings.Join(sources, " "), top)
+		if out, err := exec.Command("yosys", "-q", "-p", script).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", top, err, out)
 		}
 	}

@@ -564,7 +564,11 @@ local B = fields(bump, {
 })
 
 -- crc32c continues a CRC-32C (Castagnoli) over the bytes of a string.
-local bits = bit or bit32
+local bits = bit or bit32 or load([[return {
+	band = function(a, b) return a & b end,
+	bxor = function(a, b) return a ~ b end,
+	rshift = function(a, n) return a >> n end,
+}]])()
 local CRC = {}
 for i = 0, 255 do
 	local c = i
@@ -667,8 +671,8 @@ function bump.dissector(tvb, pinfo, tree)
 	t:add(B.sequence, tvb(8, 4))
 	t:add(B.seed, tvb(12, 4))
 	local sum = t:add(B.checksum, tvb(16, 4))
-	local c = crc32c(bits.bnot(0), address(pinfo.dl_dst) .. address(pinfo.dl_src) .. "\x88\xb6" .. tvb:raw(0, 16) .. "\0\0\0\0" .. tvb:raw(20, length))
-	local good = bits.tohex and bits.tohex(bits.bnot(c)) == tvb(16, 4):bytes():tohex(true)
+	local c = crc32c(0xffffffff, address(pinfo.dl_dst) .. address(pinfo.dl_src) .. "\x88\xb6" .. tvb:raw(0, 16) .. "\0\0\0\0" .. tvb:raw(20, length))
+	local good = bits.bxor(c, 0xffffffff) % 0x100000000 == tvb(16, 4):uint()
 	sum:add(B["checksum.good"], good):set_generated()
 	local text = string.format("%s sequence %d", BUMP_KINDS[kind] or "unknown kind", tvb(8, 4):uint())
 	if tvb(0, 1):bitfield(0, 4) ~= 1 then
