@@ -116,6 +116,21 @@ func (p *Pool) Walk(fn func(slot, set int, s State) bool) {
 	}
 }
 
+// Oldest is the version that has been collecting for the longest time; ok is false when none is.
+func (p *Pool) Oldest() (slot, set int, started int64, ok bool) {
+	left := p.collecting
+	for i := 0; left > 0 && i < len(p.versions); i++ {
+		if p.phase(i) != Collecting {
+			continue
+		}
+		left--
+		if s := p.versions[i].started; !ok || s < started {
+			slot, set, started, ok = i/Versions, i%Versions, s, true
+		}
+	}
+	return slot, set, started, ok
+}
+
 // Collecting is the number of versions that wait for workers.
 func (p *Pool) Collecting() int { return p.collecting }
 

@@ -41,6 +41,7 @@ type lane struct {
 
 	table   *matchTable
 	natives []*laneJob // by their number on the wire
+	alarm   int64      // when native jobs are to be looked at for what waits too long; 0: nothing waits
 
 	batch   batch
 	values  [valuesSize]byte // of a result, in wire order
@@ -180,6 +181,9 @@ func (l *lane) round() bool {
 	}
 	if len(l.services) > 0 {
 		work += l.tick()
+	}
+	if l.alarm != 0 {
+		work += l.ring()
 	}
 	work += l.flush()
 	if l.clock.on {

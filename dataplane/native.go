@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"encoding/binary"
 	"time"
 
 	"gradnic/aggregation"
@@ -145,6 +144,9 @@ func (l *lane) contribution(j *laneJob, i int) {
 	case aggregation.Added:
 		w.contributed++
 		count[cContributed]++
+		if l.alarm == 0 {
+			l.watch(x, l.now)
+		}
 		l.freeFrame(i)
 	case aggregation.Completed:
 		w.contributed++
@@ -187,16 +189,8 @@ func (l *lane) duplicate(j *laneJob, i, slot int) {
 		l.freeFrame(i)
 		return
 	}
-	late := x.late[:0]
-	seen := j.pool.Seen(slot, set)
 	n := len(j.workers)
-	for k, word := range seen {
-		if rest := n - 64*k; rest < 64 {
-			word |= ^uint64(0) << rest
-		}
-		late = binary.LittleEndian.AppendUint64(late, ^word)
-	}
-	late = late[:(n+7)/8]
+	late := l.latecomers(j, slot, set)
 	if x.deadline > 0 && waited >= x.deadline {
 		l.abortNative(j, native.Bits(late, n))
 		l.answerState(j, i, 0)

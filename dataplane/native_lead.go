@@ -58,6 +58,10 @@ func (l *lane) report(j *laneJob, i int) {
 		change, reply = co.Abort(co.Missing()), recovery.Over // some do not come back
 	}
 	l.changed(j, change, rank)
+	if co.State() == recovery.Forming && body.Life != 0 && !x.returned {
+		x.returned = true
+		l.watch(x, x.since)
+	}
 	h, n := x.stateNotice(rank, body.Nonce)
 	n.Code = codes[reply]
 	l.answerNotice(j, i, &h, &n)
@@ -146,7 +150,7 @@ func (l *lane) enterState(j *laneJob, s nativeState) {
 		j.pool.Reset() // its slots are free again
 		j.wrapped = 0
 	}
-	x.nativeState, x.since = s, l.now
+	x.nativeState, x.since, x.returned = s, l.now, false
 	clear(x.wants)
 	if s.formation == nil {
 		return
@@ -155,6 +159,7 @@ func (l *lane) enterState(j *laneJob, s nativeState) {
 	for _, w := range s.formation.Wanted() {
 		if int(w.Slot)%lanes == l.id {
 			x.wants[int(w.Slot)/lanes], x.wanted[int(w.Slot)/lanes] = true, w.Round
+			l.watch(x, x.since)
 		}
 	}
 }

@@ -69,6 +69,10 @@ func (l *lane) sleep() {
 			wait = min(wait, max(0, due-l.now))
 		}
 	}
+	if l.alarm != 0 {
+		l.updateNow()
+		wait = min(wait, max(0, l.alarm-l.now))
+	}
 	var timeout *unix.Timespec
 	if wait != never {
 		l.timeout = unix.NsecToTimespec(wait)
