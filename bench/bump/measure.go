@@ -105,7 +105,15 @@ func (o options) link(ctx context.Context, rep *report.Report, l *load, c linkCa
 		if err != nil {
 			return err
 		}
-		ways[i] = &way{name: w.name, s: newSender(from, l), r: newReceiver(to, w.want)}
+		s, err := newSender(from, l)
+		if err != nil {
+			return errors.Join(err, from.Close(), to.Close())
+		}
+		got, err := newReceiver(to, w.want)
+		if err != nil {
+			return errors.Join(err, from.Close(), to.Close())
+		}
+		ways[i] = &way{name: w.name, s: s, r: got}
 		ways[i].end = func() error { return errors.Join(from.Close(), to.Close(), <-ways[i].r.done) }
 		defer func() { err = errors.Join(err, ways[i].end()) }()
 	}
@@ -131,6 +139,7 @@ func (o options) link(ctx context.Context, rep *report.Report, l *load, c linkCa
 			return fmt.Errorf("%s: %d of %d datagrams are not what they should be", w.name, n, w.r.datagrams.Load())
 		}
 	}
+	fmt.Fprintf(o.log, "%s:%s\n", name(c.rate), r.losses())
 	bare, bumped := ways[0], ways[1]
 	carried := report.Median(bumped.wire) * 8 / float64(c.rate)
 	busy := report.Median(bumped.busy)
@@ -177,16 +186,18 @@ func (o options) search(ctx context.Context, r *rig, w *way, link uint64) error 
 	return nil
 }
 
-type taken struct{ payload, busy, wire float64 }
+type taken struct{ offered, payload, busy, wire float64 }
 
 // offer sends for a while and returns bytes of payload a second that arrived.
 func (o options) offer(ctx context.Context, r *rig, w *way, rate float64, d time.Duration) (t taken, err error) {
 	sent0, bytes0 := r.counters().Sent.Bytes, w.r.bytes.Load()
 	cpu0, start := cpuSeconds(), time.Now()
-	if _, err = w.s.send(ctx, rate, d); err != nil {
+	sent, err := w.s.send(ctx, rate, d)
+	if err != nil {
 		return t, err
 	}
 	elapsed := time.Since(start).Seconds()
+	t.offered = float64(sent) / elapsed
 	t.payload = float64(w.r.bytes.Load()-bytes0) / elapsed
 	t.wire = float64(r.counters().Sent.Bytes-sent0) / elapsed
 	t.busy = (cpuSeconds() - cpu0) / elapsed
@@ -206,7 +217,7 @@ func (o options) turn(ctx context.Context, r *rig, w *way) error {
 	}
 	w.payload, w.busy, w.wire = append(w.payload, t.payload), append(w.busy, t.busy), append(w.wire, t.wire)
 	c := r.counters()
-	fmt.Fprintf(o.log, "%s: %.1f MB/s of payload, %.2f of the machine busy, ratio so far %.3f\n", w.name, t.payload/1e6, t.busy, c.Ratio())
+	fmt.Fprintf(o.log, "%s: %.0f offered, %.1f MB/s of payload, %.2f of the machine busy, ratio so far %.3f\n", w.name, t.offered, t.payload/1e6, t.busy, c.Ratio())
 	if w.name == "bump" && c.Raw[bump.RawNoPeer] > 0 && c.Lost > 0 {
 		return errors.New("the far end was lost: part of the datagrams went raw")
 	}

@@ -75,7 +75,7 @@ func (r *rig) start(ctx context.Context) error {
 		in := r.nicNS[side].Do
 		n, err := dataplane.New(
 			// Asleep when idle: the machine may have fewer cores than there are lanes, sockets and senders.
-			dataplane.Config{MAC: inet.MAC{2, 0x67, 192, 0, 2, byte(side + 1)}, IP: inet.Addr{192, 0, 2, byte(side + 1)}, Wait: dataplane.Interrupt},
+			dataplane.Config{MAC: inet.MAC{2, 0x67, 192, 0, 2, byte(side + 1)}, IP: inet.Addr{192, 0, 2, byte(side + 1)}, Wait: dataplane.Interrupt, FramesPerQueue: 8192},
 			dataplane.XDPPort{Interface: "h", Namespace: in, WholePort: true}, dataplane.XDPPort{Interface: "w", Namespace: in, WholePort: true})
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func (r *rig) start(ctx context.Context) error {
 // meet sends until the far end is found.
 func (r *rig) meet(s *sender, ctx context.Context) error {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
-		if _, err := s.send(ctx, 100, 20*time.Millisecond); err != nil {
+		if _, err := s.send(ctx, 2000, 20*time.Millisecond); err != nil {
 			return err
 		}
 		for _, p := range r.bumps[0].Status().Peers {

@@ -1,6 +1,9 @@
 package inet
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // PutEthernet writes an Ethernet II header and returns its length, 14.
 // b must hold it; all Put functions panic on a slice that is too short.
@@ -66,7 +69,16 @@ func PutUDP(b []byte, h UDP) int {
 // without the final complement (RFC 1071). An odd last byte counts as the high
 // half of a word, so only the last piece of a message may be odd.
 func Sum(sum uint32, b []byte) uint32 {
-	s := uint64(sum)
+	// 2^64 is 1 in this arithmetic as 2^16 is, so that words of 64 bits may be added, each carry to the next sum.
+	s, carry := uint64(sum), uint64(0)
+	for len(b) >= 32 {
+		s, carry = bits.Add64(s, binary.BigEndian.Uint64(b), carry)
+		s, carry = bits.Add64(s, binary.BigEndian.Uint64(b[8:]), carry)
+		s, carry = bits.Add64(s, binary.BigEndian.Uint64(b[16:]), carry)
+		s, carry = bits.Add64(s, binary.BigEndian.Uint64(b[24:]), carry)
+		b = b[32:]
+	}
+	s = s&0xffffffff + s>>32 + carry
 	for len(b) >= 4 {
 		s += uint64(binary.BigEndian.Uint32(b))
 		b = b[4:]
