@@ -94,6 +94,9 @@ func OpenLink(name string) (*Link, error) {
 	err = unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &m)
 	for _, o := range []struct{ level, opt, v int }{
 		{unix.SOL_PACKET, unix.PACKET_AUXDATA, 1}, {unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1},
+		// Past the queueing discipline: nothing of the host's shapes what is sent, and a link that has just come up, which
+		// has none yet, loses nothing.
+		{unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1},
 		{unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8 << 20},
 	} {
 		if e := unix.SetsockoptInt(fd, o.level, o.opt, o.v); e != nil && err == nil && o.opt != unix.SO_RCVBUFFORCE {
