@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -301,7 +300,7 @@ func tracePlot(title string, out *ndr.Outcome) report.Plot {
 		}
 		lines[k].Points = append(lines[k].Points, report.Point{X: float64(i + 1), Y: t.Rate / 1e6, Text: fmt.Sprintf("%v, %.3f %% lost", t.For, 100*t.Loss())})
 	}
-	p.Lines = slices.DeleteFunc(lines, func(l report.Line) bool { return len(l.Points) == 0 })
+	p.Lines = lines // the same colours in every plot, also when one is empty
 	return p
 }
 
@@ -312,7 +311,7 @@ func (s *ndrRun) rows(r *report.Report, all []contestant) {
 		names = append(names, c.name)
 	}
 	for _, goal := range s.o.Search.Goals {
-		p := report.Plot{Title: fmt.Sprintf("Rate with at most %g %% lost, by frame size", 100*goal), X: "frame size, bytes without FCS", Y: "Mpps", LogX: true}
+		p := report.Plot{Title: fmt.Sprintf("Rate with at most %g %% lost, by frame size", 100*goal), X: "frame size, bytes without FCS", Y: "Mpps", LogX: true, LogY: true}
 		for _, size := range s.o.Sizes {
 			yardstick := s.got[ndrKey("asavie", size, goal)]
 			for _, name := range names {

@@ -82,6 +82,7 @@ func Scale(ctx context.Context, o ScaleOptions) (*report.Report, error) {
 	defer rig.Close()
 	r := report.New(o.Command)
 	r.Title = "How cost grows"
+	r.Notes = append(r.Notes, "Jobs are SwitchML's, which has 32 workers at most; 64 are measured for the sum alone.")
 	r.Machine.Driver, r.Machine.Mode = "veth", "native"
 	for _, s := range sweeps(o.short) {
 		if err = rig.sweep(ctx, o, s, r); err != nil {
@@ -115,7 +116,7 @@ func (r *Rig) sweep(ctx context.Context, o ScaleOptions, s sweep, rep *report.Re
 	}
 	plot := report.Plot{Title: "A lane's time for a contribution, by " + s.x, X: s.x, Y: "ns", LogX: true}
 	for i, v := range s.points {
-		rep.Add(report.Row{Name: fmt.Sprintf("scale/%s/%d", s.name, v), Unit: "ns a contribution", CPU: report.Median(cost[i]),
+		rep.Add(report.Row{Name: fmt.Sprintf("scale/%s/%d", s.name, v), Unit: "ns a contribution",
 			Bound: fmt.Sprintf("%.2f Mpps in", report.Median(mpps[i])), Load: report.LoadAverage()}, cost[i], nil)
 		plot.At(s.name, float64(v), cost[i])
 	}

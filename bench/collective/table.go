@@ -292,8 +292,8 @@ func (t *Table) Report() *report.Report {
 		Schema: report.Schema, Title: fmt.Sprintf("All-reduce of %d ranks, links %v", t.Workers, Link{Rate: t.LinkRate}), Machine: t.Machine,
 		Command: t.Command, Interrupted: t.Interrupted, Notes: t.Notes,
 	}
-	p := report.Plot{Title: "Bus bandwidth by size (in place)", X: "bytes of one rank's array", Y: "GB/s", LogX: true, LogY: true}
-	q := report.Plot{Title: "Time by size (in place)", X: "bytes of one rank's array", Y: "us", LogX: true, LogY: true}
+	p := report.Plot{Title: "Bus bandwidth by size (in place)", X: "KiB of one rank's array", Y: "GB/s", LogX: true, LogY: true}
+	q := report.Plot{Title: "Time by size (in place)", X: "KiB of one rank's array", Y: "us", LogX: true, LogY: true}
 	for _, row := range t.Rows {
 		way := row.In
 		if way == nil {
@@ -304,8 +304,8 @@ func (t *Table) Report() *report.Report {
 			x := ncclstyle.Row{Bytes: int64(row.Bytes), Ranks: t.Workers, Time: time.Duration(s * 1e9)}
 			bus, us = append(bus, x.BusBW()), append(us, s*1e6)
 		}
-		p.At(row.Transport, float64(row.Bytes), bus)
-		q.At(row.Transport, float64(row.Bytes), us)
+		p.At(row.Transport, float64(row.Bytes)/kib, bus)
+		q.At(row.Transport, float64(row.Bytes)/kib, us)
 		note := ""
 		if way.Wrong > 0 {
 			note = fmt.Sprintf("INVALID: %d wrong elements", way.Wrong)

@@ -46,7 +46,10 @@ type Options struct {
 	WarmUp    time.Duration   // a trial at Min before, which does not count; 0: none
 	Most      int             // trials in all; 0 means 200
 	Again     int             // how often an INVALID trial is repeated before the rate counts as the tester's bound; 0 means 2
-	Each      func(Trial)     // sees every trial; nil: nobody
+	// Confirm is how often a trial that lost too much is repeated at the same rate: a rate fails when all of them did. A
+	// stall of a busy machine is not the device's (MLRsearch's goal exceed ratio). 0 means 1, negative never.
+	Confirm int
+	Each    func(Trial) // sees every trial; nil: nobody
 }
 
 // Result is what was found for one loss ratio.
@@ -95,6 +98,9 @@ func Search(ctx context.Context, o Options, m Measure) (*Outcome, error) {
 	}
 	if o.Again == 0 {
 		o.Again = 2
+	}
+	if o.Confirm == 0 {
+		o.Confirm = 1
 	}
 	if o.Most == 0 {
 		o.Most = 200
@@ -169,6 +175,20 @@ func (s *search) seek(ctx context.Context, goal, from float64) (r Result, err er
 		if t.Invalid != "" {
 			invalid = t.Invalid
 			return false, nil
+		}
+		for range s.o.Confirm {
+			if t.Loss() <= goal || t.Invalid != "" {
+				break
+			}
+			delete(s.best, key{rate, d})
+			again, err := s.trial(ctx, rate, d)
+			if err != nil {
+				return false, err
+			}
+			if again.Invalid == "" && again.Loss() < t.Loss() {
+				t = again
+			}
+			s.best[key{rate, d}] = t
 		}
 		if t.Loss() > goal {
 			invalid = ""

@@ -39,7 +39,7 @@ func TestFindsTheCapacity(t *testing.T) {
 				t.Fatalf("capacity %v, goal %v: %+v", capacity, r.Goal, r)
 			}
 		}
-		if n := len(out.Trials); n > 80 {
+		if n := len(out.Trials); n > 120 {
 			t.Errorf("%d trials", n)
 		}
 	})

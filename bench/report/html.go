@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gradnic/internal/plot"
@@ -17,17 +18,17 @@ var pageSource string
 
 // style is added to plot.Style: what a page of tables needs on a narrow screen.
 const style template.CSS = `
-.wide{overflow-x:auto}td,th{white-space:nowrap}td.text{white-space:normal;text-align:left;min-width:14em}
-figure{margin:1.5em 0}figcaption{font-weight:600}.note{border-left:3px solid #d55e00;padding-left:.7em}
+body{max-width:min(76em,94vw)}figure,p,dl{max-width:60em}.wide{overflow-x:auto}td,th{white-space:nowrap}td.text,th.text{white-space:normal;text-align:left;min-width:14em}
+figure{margin:1.5em 0}figcaption{font-weight:600}.unit{font-weight:400;opacity:.75}.note{border-left:3px solid #d55e00;padding-left:.7em}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.1em 1em}dt{opacity:.7}dd{margin:0;overflow-wrap:anywhere}
 code{overflow-wrap:anywhere}.met{color:#00805c}.short{color:#c64b00}
 @media(prefers-color-scheme:dark){.met{color:#3fd0a4}.short{color:#ff9d5c}}
-@media(max-width:30em){body{margin:1em auto;font-size:14px}svg text{font-size:17px}}`
+@media(max-width:40em){body{margin:1em auto;font-size:14px;padding:0 .6em}h1{font-size:1.5em}svg text{font-size:20px}}`
 
 // HTML is the report as one page that needs nothing else: plots, rows, the machine.
 func (r *Report) HTML() ([]byte, error) {
 	funcs := template.FuncMap{
-		"figure": func(v float64) string { return fmt.Sprintf("%.3g", v) },
+		"figure": figure,
 		"ratio":  func(v float64) string { return fmt.Sprintf("%.2fx", v) },
 		"join":   func(a, b string) string { return strings.Trim(a+"; "+b, "; ") },
 		"verdict": func(row Row) string {
@@ -47,12 +48,18 @@ func (r *Report) HTML() ([]byte, error) {
 	var b bytes.Buffer
 	if err := t.Execute(&b, struct {
 		*Report
-		Style template.CSS
-	}{r, plot.Style + style}); err != nil {
+		Style                    template.CSS
+		Ratios, Goals, CPU, Load bool // rows have them
+	}{
+		r, plot.Style + style, r.some(func(row Row) bool { return row.Against != "" }), r.some(func(row Row) bool { return row.Goal != 0 }),
+		r.some(func(row Row) bool { return row.CPU != 0 }), r.some(func(row Row) bool { return row.Load != 0 }),
+	}); err != nil {
 		return nil, fmt.Errorf("report: page: %w", err)
 	}
 	return b.Bytes(), nil
 }
+
+func (r *Report) some(f func(Row) bool) bool { return slices.ContainsFunc(r.Rows, f) }
 
 // lower tells whether a row's goal is to be at most it, as for times.
 func (r *Row) lower() bool { return strings.HasPrefix(r.Bound, "at most the goal") }

@@ -14,7 +14,7 @@ import (
 type Plot struct {
 	Title string `json:"title"`
 	X     string `json:"x"` // what the horizontal axis counts, with its unit
-	Y     string `json:"y"`
+	Y     string `json:"y"` // the same of the vertical one
 	LogX  bool   `json:"log_x,omitempty"`
 	LogY  bool   `json:"log_y,omitempty"`
 	Lines []Line `json:"lines"`
@@ -155,11 +155,11 @@ func (p *Plot) SVG() template.HTML {
 	}
 	const top, right = 34, plot.Width - 14
 	// The legend is above the axes, in rows of what fits.
-	x, y := float64(plot.Left), 14.0
+	x, y := float64(plot.Left), 18.0
 	for i, l := range p.Lines {
-		width := 26 + 7.2*float64(len(l.Name))
+		width := 30 + 11*float64(len(l.Name)) // room for the larger letters of narrow screens
 		if x+width > right && x > plot.Left {
-			x, y = plot.Left, y+16
+			x, y = plot.Left, y+22
 		}
 		s.Line(x, y-4, x+16, y-4, colours[i%len(colours)])
 		s.Bar(x+5, y-7, 6, 6, colours[i%len(colours)], l.Name)
@@ -175,10 +175,9 @@ func (p *Plot) SVG() template.HTML {
 	}
 	for _, t := range xTicks(ax, xs, p.LogX) {
 		s.Line(ax.place(t), above, ax.place(t), plot.Height-plot.Bottom, "#8882")
-		s.Text(ax.place(t), plot.Height-plot.Bottom+16, "middle", label(t))
+		s.Text(ax.place(t), plot.Height-plot.Bottom+15, "middle", label(t))
 	}
-	s.Text((plot.Left+right)/2, plot.Height-6, "middle", p.X)
-	s.Add(`<text transform="translate(14 %d) rotate(-90)" text-anchor="middle">%s</text>`, (plot.Height-plot.Bottom)/2+10, template.HTMLEscapeString(p.Y))
+	s.Text((plot.Left+right)/2, plot.Height-2, "middle", p.X)
 	for i, l := range p.Lines {
 		colour := colours[i%len(colours)]
 		path := ""
@@ -213,7 +212,7 @@ func xTicks(a axis, xs []float64, log bool) []float64 {
 	}
 	last := math.Inf(-1)
 	return slices.DeleteFunc(own, func(v float64) bool {
-		if a.place(v)-last < 34 {
+		if a.place(v)-last < 60 {
 			return true
 		}
 		last = a.place(v)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -73,6 +74,14 @@ func (r *Report) Add(row Row, values, against []float64) {
 	r.Rows = append(r.Rows, row)
 }
 
+// figure writes a number in three digits, or whole from a thousand on.
+func figure(v float64) string {
+	if math.Abs(v) >= 1000 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
 // Median of the values; of an even number the mean of the middle two, of none NaN.
 func Median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
@@ -121,7 +130,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	for _, row := range r.Rows {
 		spread, ratio, goal, bound := "", "", "", row.Bound
 		if row.Spread != nil {
-			spread = fmt.Sprintf("%.3g - %.3g", row.Spread[0], row.Spread[1])
+			spread = figure(row.Spread[0]) + " - " + figure(row.Spread[1])
 		}
 		if row.Against != "" {
 			ratio = fmt.Sprintf("%.2fx", row.Ratio)
@@ -132,7 +141,7 @@ func (r *Report) Markdown(w io.Writer) error {
 		if row.Note != "" {
 			bound = strings.TrimPrefix(bound+"; "+row.Note, "; ")
 		}
-		fmt.Fprintf(&b, "| %s | %.3g %s | %s | %s | %s | %s | %s |", row.Name, row.Value, row.Unit, row.Against, ratio, spread, goal, bound)
+		fmt.Fprintf(&b, "| %s | %s %s | %s | %s | %s | %s | %s |", row.Name, figure(row.Value), row.Unit, row.Against, ratio, spread, goal, bound)
 		switch {
 		case cpu && row.CPU > 0:
 			fmt.Fprintf(&b, " %.0f | %.1f |", row.CPU, row.Load)
