@@ -1,0 +1,152 @@
+package host
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// What goes over the Unix socket, in packets: a JSON document each; with the hello three descriptors.
+
+// hello is the client's first packet.
+type hello struct {
+	Version int    `json:"version"`
+	Size    uint64 `json:"size"` // bytes of the memory file
+	PID     int    `json:"pid"`
+}
+
+// ask is what a client says later.
+type ask struct {
+	Op    string   `json:"op"` // status or reform
+	Nodes []uint16 `json:"nodes,omitempty"`
+}
+
+// answer is the NIC's to each packet.
+type answer struct {
+	Error       string   `json:"error,omitempty"`
+	Node        uint16   `json:"node"`
+	Nodes       []uint16 `json:"nodes"`
+	Phase       string   `json:"phase"`
+	Generation  uint32   `json:"generation"`
+	Failure     string   `json:"failure,omitempty"`
+	Outstanding int      `json:"outstanding"`
+}
+
+const packetMax = 1 << 14
+
+// Descriptors of the hello, in this order.
+const (
+	fdMemory = iota
+	fdDoorbell
+	fdDone
+	numFDs
+)
+
+func sendPacket(c *net.UnixConn, v any, fds []int) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write packet: %w", err)
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	if _, _, err := c.WriteMsgUnix(b, oob, nil); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	return nil
+}
+
+// receivePacket reads a packet into v, and the descriptors that came with it, which are the caller's.
+func receivePacket(c *net.UnixConn, v any) (fds []int, err error) {
+	b, oob := make([]byte, packetMax), make([]byte, unix.CmsgSpace(4*numFDs))
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			closeAll(fds)
+			fds = nil
+		}
+	}()
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return nil, fmt.Errorf("control message: %w", err)
+	}
+	for i := range messages {
+		got, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue // of another kind
+		}
+		for _, fd := range got {
+			unix.CloseOnExec(fd)
+		}
+		fds = append(fds, got...)
+	}
+	if n == 0 {
+		return fds, errors.New("the other side has ended")
+	}
+	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		return fds, errors.New("a packet that is too long")
+	}
+	if err := json.Unmarshal(b[:n], v); err != nil {
+		return fds, fmt.Errorf("packet: %w", err)
+	}
+	return fds, nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+// isEvent says whether a descriptor is an event descriptor. Another kind of file could make its readers wait for good.
+func isEvent(fd int) bool {
+	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	return err == nil && name == "anon_inode:[eventfd]"
+}
+
+// ringEvent adds one to an event descriptor. It waits while the descriptor is full.
+func ringEvent(f *os.File) error {
+	_, err := f.Write(binary.NativeEndian.AppendUint64(nil, 1))
+	return err
+}
+
+// awaitEvent waits until an event descriptor is not 0, and resets it. It never waits in the kernel, whatever the other side
+// has set on the file that both share, so that Close ends it.
+func awaitEvent(f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("event descriptor: %w", err)
+	}
+	var got error
+	err = raw.Read(func(fd uintptr) bool {
+		got = readEvent(fd)
+		return !errors.Is(got, unix.EAGAIN)
+	})
+	return errors.Join(err, got)
+}
+
+// drainEvent resets an event descriptor.
+func drainEvent(f *os.File) {
+	if raw, err := f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = readEvent(fd) })
+	}
+}
+
+func readEvent(fd uintptr) error {
+	var b [8]byte
+	for {
+		_, err := unix.Preadv2(int(fd), [][]byte{b[:]}, -1, unix.RWF_NOWAIT)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gradnic/service/ring"
+)
+
+// DefaultMaxBytes is the most shared memory that a NIC maps for its host.
+const DefaultMaxBytes = 8 << 30
+
+// ServerOptions are a server's.
+type ServerOptions struct {
+	// MaxBytes is the most memory that a client may bring; 0: DefaultMaxBytes.
+	MaxBytes int64
+	// Logger takes what happens to clients; nil discards.
+	Logger *slog.Logger
+}
+
+// Server lets one process at a time use a node of a ring.
+type Server struct {
+	node *ring.Node
+	opt  ServerOptions
+	path string
+	l    *net.UnixListener
+	wg   sync.WaitGroup
+
+	mu      sync.Mutex
+	conns   map[*net.UnixConn]bool
+	busy    int  // PID of the client that has the node, 0 for none
+	leaving bool // it is gone, but its requests are not done
+	closed  bool
+}
+
+// Listen makes a socket at path, mode 0600 in a directory that must exist, and serves the node to whoever may open it. A
+// socket that nobody listens on any more is replaced; one that somebody does is an error.
+func Listen(path string, node *ring.Node, o ServerOptions) (*Server, error) {
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c, err := net.Dial("unixpacket", path); err == nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("host: somebody listens on %s already", path)
+	} else if errors.Is(err, unix.ECONNREFUSED) {
+		_ = os.Remove(path)
+	}
+	// Made under another name and renamed: nobody can connect before the mode is right.
+	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
+	_ = os.Remove(temp)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: temp, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("host: listen on %s: %w", path, err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chmod(temp, 0o600), os.Rename(temp, path)); err != nil {
+		return nil, errors.Join(fmt.Errorf("host: listen on %s: %w", path, err), l.Close(), os.Remove(temp))
+	}
+	s := &Server{node: node, opt: o, path: path, l: l, conns: map[*net.UnixConn]bool{}}
+	s.wg.Add(1)
+	go s.accept()
+	return s, nil
+}
+
+// Close ends the connections and waits until no request of a client uses shared memory any more. Requests that others keep
+// waiting run until their deadline: close the node first to end them. It is idempotent.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	err := s.l.Close()
+	for c := range s.conns {
+		_ = c.Close()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	_ = os.Remove(s.path)
+	if err != nil {
+		return fmt.Errorf("host: close %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// maxConns is how many may be connected, most of which are refused or wait.
+const maxConns = 64
+
+func (s *Server) accept() {
+	defer s.wg.Done()
+	for {
+		c, err := s.l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // no descriptors, for one
+			s.opt.Logger.Warn("host: accept", "err", err)
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		s.mu.Lock()
+		if s.closed || len(s.conns) >= maxConns {
+			s.mu.Unlock()
+			_ = c.Close()
+			continue // when closed, the next accept says so
+		}
+		s.conns[c] = true
+		s.wg.Add(1)
+		s.mu.Unlock()
+		go s.serve(c)
+	}
+}
+
+// helloTime bounds how long a connection may take to say who it is.
+const helloTime = 5 * time.Second
+
+func (s *Server) serve(c *net.UnixConn) {
+	defer s.wg.Done()
+	defer func() {
+		_ = c.Close()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}()
+	_ = c.SetDeadline(time.Now().Add(helloTime))
+	var h hello
+	fds, err := receivePacket(c, &h)
+	if err != nil {
+		return
+	}
+	_ = c.SetDeadline(time.Time{})
+	k, err := s.welcome(c, &h, fds)
+	if err != nil {
+		s.opt.Logger.Warn("host: a client was refused", "pid", peerPID(c), "err", err)
+		_ = sendPacket(c, &answer{Error: err.Error()}, nil)
+		return
+	}
+	defer s.leave()
+	defer func() {
+		s.mu.Lock()
+		s.leaving = true
+		s.mu.Unlock()
+		k.end()
+	}()
+	k.wg.Add(1)
+	go k.take()
+	go k.tell()
+	a := s.status()
+	if sendPacket(c, &a, nil) != nil {
+		return
+	}
+	s.opt.Logger.Info("host: a client has the node", "pid", peerPID(c), "bytes", h.Size)
+	for {
+		var q ask
+		fds, err := receivePacket(c, &q)
+		closeAll(fds)
+		if err != nil {
+			return
+		}
+		a := s.answer(&q)
+		if sendPacket(c, &a, nil) != nil {
+			return
+		}
+	}
+}
+
+func (s *Server) status() answer {
+	st := s.node.Status()
+	a := answer{Node: s.node.Number(), Nodes: st.Nodes, Phase: st.Phase.String(), Generation: st.Generation, Outstanding: st.Outstanding}
+	if st.Failure != nil {
+		a.Failure = st.Failure.Error()
+	}
+	return a
+}
+
+func (s *Server) answer(q *ask) answer {
+	switch q.Op {
+	case "status":
+		return s.status()
+	case "reform":
+		if err := s.node.Reform(q.Nodes); err != nil {
+			return answer{Error: err.Error()}
+		}
+		return s.status()
+	}
+	return answer{Error: fmt.Sprintf("operation %q: legal are status and reform", q.Op)}
+}
+
+// welcome maps a client's memory. It owns the descriptors.
+func (s *Server) welcome(c *net.UnixConn, h *hello, fds []int) (_ *connection, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(fds)
+		}
+	}()
+	switch {
+	case h.Version != Version:
+		return nil, fmt.Errorf("version %d: this NIC speaks %d", h.Version, Version)
+	case len(fds) != numFDs || !isEvent(fds[fdDoorbell]) || !isEvent(fds[fdDone]):
+		return nil, fmt.Errorf("%d descriptors: a memory file and two event descriptors are needed, no others", len(fds))
+	case h.Size <= controlBytes || h.Size > uint64(s.opt.MaxBytes):
+		return nil, fmt.Errorf("%d bytes of memory: from %d to %d", h.Size, controlBytes+1, s.opt.MaxBytes)
+	}
+	// Without the seal the client could cut the file, and an access would end the NIC's process.
+	seals, err := unix.FcntlInt(uintptr(fds[fdMemory]), unix.F_GET_SEALS, 0)
+	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
+		return nil, errors.New("the memory must be a memory file sealed against shrinking")
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fds[fdMemory], &st); err != nil || uint64(st.Size) < h.Size {
+		return nil, fmt.Errorf("a memory file of %d bytes, not %d", st.Size, h.Size)
+	}
+	// As files that do not block they can be closed while somebody waits for them.
+	if err := errors.Join(unix.SetNonblock(fds[fdDoorbell], true), unix.SetNonblock(fds[fdDone], true)); err != nil {
+		return nil, fmt.Errorf("event descriptors: %w", err)
+	}
+	if err := s.enter(c); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.leave()
+		}
+	}()
+	m, err := mapMemory(fds[fdMemory], int(h.Size))
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHeader(m.control, h.Size); err != nil {
+		return nil, errors.Join(err, m.unmap())
+	}
+	_ = unix.Close(fds[fdMemory]) // the mapping keeps it
+	k := &connection{
+		node: s.node, conn: c, memory: m, silent: make(chan struct{}), told: make(chan struct{}, 1), quit: make(chan struct{}), log: s.opt.Logger,
+		doorbell: os.NewFile(uintptr(fds[fdDoorbell]), "doorbell"), done: os.NewFile(uintptr(fds[fdDone]), "done"),
+	}
+	k.empty = sync.NewCond(&k.mu)
+	return k, nil
+}
+
+// graceTime is how long a client waits for one that may have died a moment ago.
+const graceTime = 250 * time.Millisecond
+
+// enter takes the node for the client. While the one before is gone but its requests run to their end, it waits.
+func (s *Server) enter(c *net.UnixConn) error {
+	pid := peerPID(c)
+	for grace := time.Now().Add(graceTime); ; time.Sleep(2 * time.Millisecond) {
+		s.mu.Lock()
+		switch {
+		case s.closed:
+			s.mu.Unlock()
+			return errors.New("it is being closed")
+		case s.busy == 0:
+			s.busy, s.leaving = pid, false
+			s.mu.Unlock()
+			return nil
+		case !s.leaving && time.Now().After(grace):
+			defer s.mu.Unlock()
+			return fmt.Errorf("process %d has the node", s.busy)
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy = 0
+}
+
+// peerPID is the process that has connected, as this one sees it; -1 when it cannot be told.
+func peerPID(c *net.UnixConn) int {
+	pid := -1
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			if u, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil && u.Pid > 0 {
+				pid = int(u.Pid)
+			}
+		})
+	}
+	return pid
+}
+
+// Serve is Listen until the context is done.
+func Serve(ctx context.Context, path string, node *ring.Node, o ServerOptions) error {
+	s, err := Listen(path, node, o)
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return s.Close()
+}
