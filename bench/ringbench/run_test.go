@@ -16,7 +16,7 @@ func TestRun(t *testing.T) {
 	var log strings.Builder
 	o := Options{Rounds: 1, Nodes: []int{2}, Rate: 400e6, Command: "test", Log: io.MultiWriter(&log, os.Stderr)}
 	if os.Getenv("GRADNIC_RINGBENCH") != "" {
-		o = Options{Rounds: 2, Nodes: []int{6}, Command: "test", Log: os.Stderr}
+		o = Options{Rounds: 3, Nodes: []int{2, 4, 6}, Command: "test", Log: os.Stderr}
 	}
 	r, err := Run(t.Context(), o)
 	t.Log("\n" + log.String())

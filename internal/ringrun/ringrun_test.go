@@ -138,7 +138,7 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range r.Rows {
-		if row.Same != (row.Codec != "bfp16-intel") || row.OfBound <= 0.01 || row.OfBound > 1.02 {
+		if row.Same != (row.Codec != "bfp16-intel") || row.OfBound <= 0 || row.OfBound > 1.02 {
 			t.Errorf("%+v", row)
 		}
 	}

@@ -105,7 +105,7 @@ func TestVeth(t *testing.T) {
 				}
 				for i, node := range l.Nodes {
 					c := node.Ring.Status().Counters
-					if c.Completed != 2 || loss > 0 && c.Resends == 0 { // without, the kernel may still lose what comes in a burst
+					if c.Completed != 2 || loss > 0 && mtu == 1500 && c.Resends == 0 { // of 160 jumbo frames there may be none lost
 						t.Errorf("node %d: %+v", i, c)
 					}
 				}
