@@ -25,6 +25,7 @@ import (
 func main() {
 	o := options{}
 	flag.StringVar(&o.out, "out", "build/bench/bump.json", "write the report to this file")
+	page := flag.String("page", "", "put the table into this page, between its lines <!-- bump -->")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds in which the bare link and the bump have their turn")
 	flag.DurationVar(&o.each, "each", time.Second, "how long a turn takes")
 	flag.Parse()
@@ -38,6 +39,9 @@ func main() {
 	r, err := measure(ctx, o)
 	if err == nil {
 		err = r.WriteFile(o.out)
+	}
+	if err == nil && *page != "" {
+		err = r.ReplaceIn(*page, "bump")
 	}
 	if err == nil {
 		err = r.Markdown(os.Stdout)
