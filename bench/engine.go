@@ -72,6 +72,7 @@ func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
 				{name: "rings", argv: self("rings")},
 				{name: "lane", argv: self("lane")},
 				{name: "asavie", argv: self("asavie")},
+				{name: "asavie-example", argv: self("asavie-example")},
 				{name: "c", argv: []string{c}, c: true},
 				{name: "udp", toKernel: true, argv: self("udp")},
 			}
@@ -197,12 +198,12 @@ func engineRows(r *report.Report, task peers.Task, sizes []int, got map[string]*
 		goal         float64
 	}
 	pairs := []pair{
-		{"rings", "asavie", goalDropAsavie}, {"rings", "c", goalDropC}, {"rings", "kernel", 0}, {"rings", "udp", 0},
-		{"lane", "asavie", 0}, {"lane", "c", 0},
+		{"rings", "asavie-example", goalDropAsavie}, {"rings", "c", goalDropC}, {"rings", "asavie", goalDropAsavie}, {"rings", "kernel", 0}, {"rings", "udp", 0},
+		{"lane", "asavie-example", 0}, {"lane", "asavie", 0}, {"lane", "c", 0},
 	}
 	bound := dropBound
 	if task == peers.Reflect {
-		pairs[0].goal, pairs[1].goal = goalReflectAsavie, 0
+		pairs[0].goal, pairs[1].goal, pairs[2].goal = goalReflectAsavie, 0, goalReflectAsavie
 		bound = reflectBound
 	}
 	for _, p := range pairs {
@@ -216,7 +217,7 @@ func engineRows(r *report.Report, task peers.Task, sizes []int, got map[string]*
 			}), at(p.who, size).mpps, at(p.against, size).mpps)
 		}
 	}
-	for _, who := range []string{"kernel", "asavie", "c", "udp"} {
+	for _, who := range []string{"kernel", "asavie-example", "asavie", "c", "udp"} {
 		for _, size := range sizes {
 			if s := at(who, size); s != nil {
 				r.Add(s.costs(report.Row{Name: fmt.Sprintf("%s/%s/%d", task, who, size), Unit: "Mpps"}), s.mpps, nil)

@@ -85,12 +85,13 @@ func (p *Process) jsonCounts() (n Counts, err error) {
 
 // kinds are the contestants written in Go.
 var kinds = map[string]func(Target) (Peer, error){
-	"asavie": startAsavie,
-	"rings":  startRings,
-	"lane":   startLane,
-	"udp":    startUDP,
-	"packet": startPacket,
-	"slowed": startSlowed,
+	"asavie":         startAsavie,
+	"asavie-example": startAsavieExample,
+	"rings":          startRings,
+	"lane":           startLane,
+	"udp":            startUDP,
+	"packet":         startPacket,
+	"slowed":         startSlowed,
 }
 
 // Main is the whole life of a contestant's process: args are its kind and the target's four arguments.
