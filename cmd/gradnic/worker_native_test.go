@@ -82,8 +82,10 @@ func TestNativeBinary(t *testing.T) {
 	}
 	go io.Copy(io.Discard, ready)
 
+	keys := filepath.Join(dir, "job.keys")
 	for number, job := range []string{"--type float32 --order ranked", "--type int8 --op max --multicast 239.1.1.1 --elements 1000",
-		"--type float32 --codec bfp16 --order ranked", "--type float32 --codec topk --order ranked", "--type bfp16 --order ranked"} {
+		"--type float32 --codec bfp16 --order ranked", "--type float32 --codec topk --order ranked", "--type bfp16 --order ranked",
+		"--type int32 --keys " + keys} {
 		name := fmt.Sprint("job", number)
 		install := append([]string{"install", "--api", api, "job", name, "--workers", "3", "--protocol", "native"}, strings.Fields(job)...)
 		for range 2 { // the second time it is there
@@ -95,6 +97,9 @@ func TestNativeBinary(t *testing.T) {
 		for r := range workers {
 			g.Go(func() {
 				args := fmt.Sprintf("worker --protocol native --nic 10.50.0.254 --job %d --rank %d --ip 10.50.0.%d --random 0,1,10000 --iters 2 --check --deadline 20s -j", number+1, r, r+1)
+				if strings.Contains(job, "--keys") {
+					args += " --keys " + keys
+				}
 				cmd := spaces[r].Command(ctx, binary, strings.Fields(args)...)
 				var stdout, stderr strings.Builder
 				cmd.Stdout, cmd.Stderr = &stdout, &stderr
