@@ -24,7 +24,7 @@ import (
 type NDROptions struct {
 	Self    []string // argv of a contestant's process, to which KIND and the target are appended
 	Dir     string   // where the C yardstick is built
-	Devices []string // of lane, rings, asavie, c, udp, testpmd, kernel; nil means lane, rings and asavie
+	Devices []string // see contestants; nil means lane, rings and asavie/xdp in both ways
 	Sizes   []int    // frame sizes in bytes without FCS; nil means 64, 298, 1066, 1514
 	Rounds  int      // searches of each device and size; 0 means 3
 	Search  ndr.Options
@@ -48,7 +48,7 @@ func NDR(ctx context.Context, o NDROptions) (*report.Report, error) {
 		return nil, err
 	}
 	if o.Devices == nil {
-		o.Devices = []string{"lane", "rings", "asavie"}
+		o.Devices = []string{"lane", "rings", "asavie-example", "asavie"}
 	}
 	if o.Sizes == nil {
 		o.Sizes = []int{64, 298, 1066, 1514}
@@ -313,7 +313,6 @@ func (s *ndrRun) rows(r *report.Report, all []contestant) {
 	for _, goal := range s.o.Search.Goals {
 		p := report.Plot{Title: fmt.Sprintf("Rate with at most %g %% lost, by frame size", 100*goal), X: "frame size, bytes without FCS", Y: "Mpps", LogX: true, LogY: true}
 		for _, size := range s.o.Sizes {
-			yardstick := s.got[ndrKey("asavie", size, goal)]
 			for _, name := range names {
 				got := s.got[ndrKey(name, size, goal)]
 				if got == nil {
@@ -321,20 +320,35 @@ func (s *ndrRun) rows(r *report.Report, all []contestant) {
 				}
 				p.At(name, float64(size), got.lower)
 				row := report.Row{Name: ndrKey(name, size, goal), Unit: "Mpps", Note: got.note, Bound: reflectBound}
-				var against []float64
-				if (name == "lane" || name == "rings") && yardstick != nil && len(yardstick.lower) == len(got.lower) {
-					row.Against, against = ndrKey("asavie", size, goal), yardstick.lower
-					if size == goalNDRSize && goal == goalNDRLoss {
-						row.Goal = goalNDR
-					}
-				}
 				if name == "tester alone" || name == "kernel" {
 					row.Bound = "the generator's core, which also runs the device's program and takes the frames back"
 				}
-				r.Add(row, got.lower, against)
+				if !s.against(r, row, size, goal, name, got) {
+					r.Add(row, got.lower, nil)
+				}
 			}
 		}
 		r.Plots = append(r.Plots, p)
 	}
 	r.Plots = append(r.Plots, s.trace...)
+}
+
+// against adds rows of gradnic's own against each yardstick that took part, and tells whether there was one.
+func (s *ndrRun) against(r *report.Report, row report.Row, size int, goal float64, name string, got *ndrSeries) (added bool) {
+	if name != "lane" && name != "rings" {
+		return false
+	}
+	for _, who := range []string{"asavie-example", "asavie"} {
+		y := s.got[ndrKey(who, size, goal)]
+		if y == nil || len(y.lower) != len(got.lower) {
+			continue
+		}
+		row.Against, row.Goal = ndrKey(who, size, goal), 0
+		if size == goalNDRSize && goal == goalNDRLoss {
+			row.Goal = goalNDR
+		}
+		r.Add(row, got.lower, y.lower)
+		added = true
+	}
+	return added
 }

@@ -175,7 +175,11 @@ func (p *Plot) SVG() template.HTML {
 	}
 	for _, t := range xTicks(ax, xs, p.LogX) {
 		s.Line(ax.place(t), above, ax.place(t), plot.Height-plot.Bottom, "#8882")
-		s.Text(ax.place(t), plot.Height-plot.Bottom+15, "middle", label(t))
+		anchor := "middle"
+		if ax.place(t) > right-25 {
+			anchor = "end"
+		}
+		s.Text(ax.place(t), plot.Height-plot.Bottom+15, anchor, label(t))
 	}
 	s.Text((plot.Left+right)/2, plot.Height-2, "middle", p.X)
 	for i, l := range p.Lines {
@@ -212,7 +216,7 @@ func xTicks(a axis, xs []float64, log bool) []float64 {
 	}
 	last := math.Inf(-1)
 	return slices.DeleteFunc(own, func(v float64) bool {
-		if a.place(v)-last < 60 {
+		if a.place(v)-last < 75 {
 			return true
 		}
 		last = a.place(v)
