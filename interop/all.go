@@ -36,7 +36,10 @@ func RunAll(ctx context.Context, suites []string, target string, elements []int,
 				return reports, err
 			}
 		}
-		for _, n := range elements {
+		for i, n := range elements {
+			if i > 0 && s.OneSize {
+				break
+			}
 			o.Elements = n
 			r, err := runOne(ctx, s, target, o)
 			if r != nil {

@@ -145,6 +145,10 @@ func (sc *scope) build(f Frame, expected bool) (*built, error) {
 	for i := range b.mask {
 		b.mask[i] = 0xff
 	}
+	for w := sc.s.Word; w > 0 && (l.Header+len(payload))%w != 0; {
+		payload = append(payload, 0)
+		b.frame, b.mask = append(b.frame, 0), append(b.mask, 0)
+	}
 	if l.EtherType != 0 {
 		inet.PutEthernet(b.frame, dst.MAC, src.MAC, l.EtherType)
 		changeEther(b.frame, f.Ether)
@@ -168,10 +172,14 @@ func (sc *scope) build(f Frame, expected bool) (*built, error) {
 }
 
 func (sc *scope) worker(r int) Station {
+	w := DefaultWorker(r)
 	if r < len(sc.o.Workers) {
-		return sc.o.Workers[r]
+		w = sc.o.Workers[r]
 	}
-	return DefaultWorker(r)
+	if sc.s.WorkerPort != 0 {
+		w.Port = sc.s.WorkerPort
+	}
+	return w
 }
 
 // putFields writes header and body, and takes what is left open out of the mask.
@@ -322,4 +330,8 @@ func (v *Values) bytes(n int, little bool) (out []byte, err error) {
 		}
 	}
 	return out, nil
+}
+
+func appendFloat32(b []byte, v float32) []byte {
+	return binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 }

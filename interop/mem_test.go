@@ -48,7 +48,7 @@ func mustPass(t *testing.T, r *Report) {
 // runMem runs a suite against the data plane in memory.
 func runMem(t *testing.T, s *Suite, o Options) *Report {
 	t.Helper()
-	m, err := OpenMem(context.Background(), &o, s)
+	m, err := OpenTarget(context.Background(), "mem", &o, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +67,9 @@ func TestMem(t *testing.T) {
 		s := load(t, name)
 		for _, elements := range []int{64, 256} {
 			t.Run(fmt.Sprintf("%s/%d", name, elements), func(t *testing.T) {
+				if s.OneSize && elements != 64 {
+					return // its cases say how many elements they have
+				}
 				mustPass(t, runMem(t, s, options(t, elements)))
 			})
 		}

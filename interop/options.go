@@ -25,6 +25,9 @@ type Options struct {
 	Quiet time.Duration
 	// Layout, if set, is the layout that frames have instead of the suite's own: a shipped one's name or a file.
 	Layout string
+	// Call is a shell command that has the card on an interface make a case's call, which is in its environment as
+	// ACCL_COLLECTIVE and so on; it ends when the call has.
+	Call string
 	// Captures is the folder of recorded packets; empty: cases that need them are unsupported.
 	Captures string
 	// Only, if set, are the names of the cases to run.

@@ -168,6 +168,20 @@ func (x *caseRun) steps(ctx context.Context) error {
 			return fmt.Errorf("before the case: %w", err)
 		}
 	}
+	if x.c.Call != nil {
+		if err := x.begin(); err != nil {
+			return err
+		}
+	}
+	err := x.play(ctx)
+	if x.c.Call == nil {
+		return err
+	}
+	return errors.Join(err, x.end())
+}
+
+// play goes through the steps.
+func (x *caseRun) play(ctx context.Context) error {
 	for i := range x.c.Steps {
 		if err := x.step(ctx, &x.c.Steps[i]); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)

@@ -21,6 +21,12 @@ type Suite struct {
 	Layout string `yaml:"layout"`
 	// Port is the UDP port of the card that frames go to.
 	Port uint16 `yaml:"port"`
+	// OneSize is true when all frames say how many elements they have: one run is enough.
+	OneSize bool `yaml:"one-size"`
+	// WorkerPort is the UDP port of the workers, if it is not the usual one.
+	WorkerPort uint16 `yaml:"worker-port"`
+	// Word, if set, is what datagrams are filled up to a multiple of, with zeros; what the card fills up with is not compared.
+	Word int `yaml:"word"`
 	// Bodies are headers of payloads, by name: fields with offsets from the payload's start.
 	Bodies map[string][]BodyField `yaml:"bodies"`
 	// Send and Expect are what frames have that say nothing else.
@@ -56,6 +62,9 @@ type Case struct {
 	Elements int `yaml:"elements"`
 	// Open is true when the protocol leaves the matter to the card: a card that does it otherwise is not at fault.
 	Open bool `yaml:"open"`
+	// Call is what the card is told to do when the case begins; CallFails is true when it must end with an error.
+	Call      *Call `yaml:"call"`
+	CallFails bool  `yaml:"call-fails"`
 	// Fresh is false when the suite's Before and Wash are left out.
 	Fresh *bool `yaml:"fresh"`
 	// Header is true for a case about bits of the suite's own header, which another layout has not.

@@ -175,6 +175,8 @@ func (t *tailWriter) String() string {
 // OpenTarget opens what a word names: mem, exec:COMMAND, or an interface.
 func OpenTarget(ctx context.Context, word string, o *Options, s *Suite) (Target, error) {
 	switch command, isExec := strings.CutPrefix(word, "exec:"); {
+	case word == "mem" && s.Layout == "accl":
+		return OpenACCLMem(o), nil
 	case word == "mem":
 		return OpenMem(ctx, o, s)
 	case isExec:
@@ -182,5 +184,9 @@ func OpenTarget(ctx context.Context, word string, o *Options, s *Suite) (Target,
 	case word == "":
 		return nil, errors.New("target: mem, exec:COMMAND, or an interface")
 	}
-	return OpenInterface(word, o)
+	t, err := OpenInterface(word, o)
+	if err == nil && o.Call != "" {
+		return &called{Target: t, ctx: ctx, command: o.Call}, nil
+	}
+	return t, err
 }

@@ -59,7 +59,7 @@ func TestInteropRun(t *testing.T) {
 		t.Errorf("%v %s", err, r.out)
 	}
 	gradnic(t, "", "interop", "run", "--suite", "switchml").want(t, exitUsage, "--target")
-	gradnic(t, "", "interop", "run", "--suite", "none", "--target", "mem").want(t, exitFailed, "there are native")
+	gradnic(t, "", "interop", "run", "--suite", "none", "--target", "mem").want(t, exitFailed, "there are accl, native")
 	gradnic(t, "", "interop", "run", "--suite", "native", "--layout", "switchml", "--target", "mem").want(t, exitFailed, "has rules switchml")
 	gradnic(t, "", "interop", "run", "--suite", "switchml", "--target", "exec:false").want(t, exitFailed, "ended")
 	gradnic(t, "", "interop", "run", "--suite", "switchml", "--target", "nosuchdev0").want(t, exitFailed, "nosuchdev0")
@@ -88,14 +88,14 @@ func TestInteropLayout(t *testing.T) {
 	if r.code != exitFailed || !strings.Contains(r.err, "no frame of EtherType 0x88b5 in 2048") {
 		t.Errorf("%d %s", r.code, r.err)
 	}
-	gradnic(t, "", "interop", "layout", "show", "other").want(t, exitFailed, "atp, inhouse, native, switchml")
+	gradnic(t, "", "interop", "layout", "show", "other").want(t, exitFailed, "accl, atp, inhouse, native, switchml")
 }
 
 // A NIC takes layouts, a job names one, and what it shows has its name.
 func TestRunLayout(t *testing.T) {
 	gradnic(t, "", "run", "--port", "mem:a", "--ip", "10.50.0.254", "--layout", "inhouse", "--check").want(t, exitOK, "the configuration is right")
 	gradnic(t, "", "run", "--port", "mem:a", "--ip", "10.50.0.254", "--layout", "atp", "--check").want(t, exitUsage, "layout atp has rules none")
-	gradnic(t, "", "run", "--port", "mem:a", "--ip", "10.50.0.254", "--layout", "nothing", "--check").want(t, exitFailed, "there are atp")
+	gradnic(t, "", "run", "--port", "mem:a", "--ip", "10.50.0.254", "--layout", "nothing", "--check").want(t, exitFailed, "there are accl")
 	api := "--api=" + serve(t)
 	gradnic(t, "", "install", "job", "x", "--workers", "2", "--layout", "inhouse", api).want(t, exitFailed, `no layout "inhouse"`)
 }
