@@ -9,8 +9,8 @@ import (
 	wire "gradnic/wire/ring"
 )
 
-// Codecs are the names of the codecs that a ring may use: those whose messages have a fixed size, can be cut at any block,
-// and give the same bits wherever they are encoded.
+// codecNames are the codecs that a ring may use: those whose messages have a fixed size, can be cut at any block, and give
+// the same bits wherever they are encoded.
 var codecNames = []string{"none", "bfp16", "bfp16-intel", "fp16", "bf16"}
 
 // cut is how a slice of one codec is cut into frames of one MTU.

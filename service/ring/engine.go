@@ -29,21 +29,21 @@ type engine struct {
 	rx   inbound
 	tx   outbound
 
-	nodes, position  int
-	up, down         uint16
-	half             [halves]*window
-	requests         []*request // not done, in order
-	nextRequest      uint32
-	nextBlock        uint32 // the first block of the next request
-	inject           uint32 // the next own block to send
-	counters         Counters
-	stalls           stalls
-	lastTick         int64
-	parkedForHost    bool
-	waits            waits
-	scratchHello     [wire.MemberLen * wire.MaxNodes]byte
-	scratchSack      [wire.SackBytes]byte
-	droppedWithFault [wire.NumFaults]uint64
+	nodes, position int
+	up, down        uint16
+	half            [halves]*window
+	requests        []*request // not done, in order
+	nextRequest     uint32
+	nextBlock       uint32 // the first block of the next request
+	inject          uint32 // the next own block to send
+	counters        Counters
+	stalls          stalls
+	lastTick        int64
+	ackEvery        int // frames
+	parkedForHost   bool
+	waits           waits
+	scratchHello    [wire.MemberLen * wire.MaxNodes]byte
+	scratchSack     [wire.SackBytes]byte
 }
 
 // outRoom is the most messages of one turn.
@@ -60,6 +60,7 @@ func newEngine(cfg *Config, ended func(*request, Completion)) (*engine, error) {
 	}
 	e := &engine{cfg: cfg, cuts: c, math: a, ended: ended, out: make([]message, 0, outRoom), requests: make([]*request, 0, Outstanding)}
 	e.waits.node = wire.NoNode
+	e.ackEvery = max(2, ackBytes/wire.PayloadRoom(cfg.MTU))
 	return e, nil
 }
 

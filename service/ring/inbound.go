@@ -11,8 +11,8 @@ import (
 const (
 	// span is how many frames may be sent beyond the first that is not acknowledged.
 	span = 8 * wire.SackBytes
-	// ackEvery is how many frames may come before they are acknowledged, and ackAfter how long one may wait for that.
-	ackEvery = 8
+	// ackBytes is how much may come before it is acknowledged, and ackAfter how long a frame may wait for that.
+	ackBytes = 22 << 10
 	ackAfter = time.Millisecond
 )
 
@@ -360,7 +360,7 @@ func (e *engine) sayAck() {
 		grant[h] = e.half[h].base + uint32(e.cfg.Window)
 	}
 	news := grant != rx.granted
-	if !rx.ackNow && !news && rx.owed < ackEvery && (rx.owed == 0 || e.now < rx.ackDue) && e.now < e.ring.nextHello {
+	if !rx.ackNow && !news && rx.owed < e.ackEvery && (rx.owed == 0 || e.now < rx.ackDue) && e.now < e.ring.nextHello {
 		return
 	}
 	h := wire.AckHeader{

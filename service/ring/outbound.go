@@ -13,7 +13,8 @@ const (
 	probeAfter  = 5 * time.Millisecond  // at least, before the oldest frame is sent again
 	minTimeout  = 20 * time.Millisecond // at least, before all are
 	grace       = time.Millisecond      // for acknowledgements that this node has not read yet
-	fullQueue   = 6 * time.Millisecond  // on the way is enough: the window does not grow beyond
+	someQueue   = 2 * time.Millisecond  // on the way ends slow start
+	fullQueue   = 5 * time.Millisecond  // on the way is enough: the window does not grow beyond
 	maxTimeout  = 200 * time.Millisecond
 	reordering  = 3 // frames that may overtake another before it counts as lost
 )
@@ -335,9 +336,11 @@ func (e *engine) timedOut() {
 // grow opens the window: by what was acknowledged at first, then by one a round trip; not when the last round
 // trip says that frames queue on the way, where they would hold up the acknowledgements of others.
 func (t *outbound) grow(acked int, ns float64) {
-	if ns > t.least+float64(fullQueue) {
+	if queued := ns - t.least; queued > float64(someQueue) {
 		t.slow = min(t.slow, t.window)
-		return
+		if queued > float64(fullQueue) {
+			return
+		}
 	}
 	if t.window < t.slow {
 		t.window = min(t.window+float64(acked), span)

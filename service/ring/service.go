@@ -11,10 +11,9 @@ import (
 
 // service is the node on a lane.
 type service struct {
-	n      *Node
-	port   int
-	begun  bool // this turn
-	status [wire.NumFaults]dataplane.Reason
+	n     *Node
+	port  int
+	begun bool // this turn
 }
 
 // Attach gives the node to a NIC, which must have the address that Config.Peers says: frames to UDP port 48881 are the

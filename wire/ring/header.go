@@ -63,8 +63,6 @@ const (
 	FlagGather                   // data: a finished slice on its way round; else one that is being summed
 	FlagFormed                   // hello: the sender knows the boots of all nodes
 	FlagReply                    // ack: answers a probe or a duplicate
-
-	flagsKnown = FlagResend | FlagGather | FlagFormed | FlagReply
 )
 
 // Common are the fields that all kinds have.
