@@ -107,6 +107,9 @@ func (r *Rig) echo(launch func() (*peers.Process, error), size int) (*hdrhistogr
 	return h, errors.Join(err, err2)
 }
 
+// percentiles are those of the plot; the last has fifty samples beyond it.
+var percentiles = [...]float64{50, 75, 90, 99, 99.9}
+
 // Goals of the echo's latency over the C echo's.
 const (
 	goalEchoP50  = 1.1
@@ -118,6 +121,16 @@ func (r *Rig) latency(ctx context.Context, o EngineOptions, lane []string, c str
 	const size = 64
 	var ours, theirs [2][]float64
 	quantiles := [2]float64{50, 99.9}
+	plot := report.Plot{Title: "Round trips of 64 bytes, by percentile", X: "of so many round trips, one takes longer", Y: "us", LogX: true, LogY: true}
+	all := map[string][len(percentiles)][]float64{}
+	defer func() {
+		for _, name := range []string{"lane", "c"} {
+			for i, q := range percentiles {
+				plot.At(name, 100/(100-q), all[name][i])
+			}
+		}
+		rep.Plots = append(rep.Plots, plot)
+	}()
 	for round := range o.Rounds {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -131,6 +144,13 @@ func (r *Rig) latency(ctx context.Context, o EngineOptions, lane []string, c str
 		b, err := r.echo(func() (*peers.Process, error) { return peers.LaunchC(r.dev, c, r.target(peers.Reflect)) }, size)
 		if err != nil {
 			return fmt.Errorf("echo/c: %w", err)
+		}
+		for name, h := range map[string]*hdrhistogram.Histogram{"lane": a, "c": b} {
+			rounds := all[name]
+			for i, q := range percentiles {
+				rounds[i] = append(rounds[i], float64(h.ValueAtQuantile(q))/1e3)
+			}
+			all[name] = rounds
 		}
 		for i, q := range quantiles {
 			ours[i] = append(ours[i], float64(a.ValueAtQuantile(q))/1e3)

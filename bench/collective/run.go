@@ -51,7 +51,8 @@ var (
 	}
 )
 
-// Run measures all cases. Where torch is missing the rows of gloo are, and the log says so.
+// Run measures all cases. Where torch is missing the rows of gloo are, and the report says so. After an error the report has
+// the cases that were complete.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if o.Rounds == 0 {
 		o.Rounds = 5
@@ -63,10 +64,13 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		o.Cases = table
 	}
 	r := report.New(o.Command)
+	r.Title = "All-reduces over limited links"
 	r.Machine.Driver, r.Machine.Mode = "veth behind tbf", "native"
 	for _, c := range o.Cases {
 		if err := o.measure(ctx, r, c); err != nil {
-			return nil, fmt.Errorf("%d workers at %v: %w", c.Workers, c.Link, err)
+			err = fmt.Errorf("%d workers at %v: %w", c.Workers, c.Link, err)
+			r.Interrupted = err.Error()
+			return r, err
 		}
 	}
 	return r, nil
@@ -102,6 +106,7 @@ func (o Options) measure(ctx context.Context, r *report.Report, c Case) error {
 	if err != nil {
 		return err
 	}
+	sharePlot(r, c, ours)
 	for i, size := range c.Sizes {
 		name := fmt.Sprintf("allreduce/%d-workers/%v/%s", c.Workers, c.Link, bytesString(size))
 		allowed := make([]float64, len(ours[i].seconds))
@@ -120,7 +125,7 @@ func (o Options) measure(ctx context.Context, r *report.Report, c Case) error {
 		return nil
 	}
 	if !haveTorch(ctx, s) {
-		fmt.Fprintln(o.Log, ErrNoTorch)
+		r.Notes = append(r.Notes, ErrNoTorch.Error())
 		return nil
 	}
 	if err := s.bridge(); err != nil {
@@ -147,6 +152,20 @@ func (o Options) measure(ctx context.Context, r *report.Report, c Case) error {
 			[]float64{(cpuSeconds(unix.RUSAGE_CHILDREN) - begin) / float64(o.Rounds)}, nil)
 	}
 	return nil
+}
+
+// sharePlot adds a case to the plot of what share of the allowance is reached, by size.
+func sharePlot(r *report.Report, c Case, ours []figure) {
+	if len(r.Plots) == 0 {
+		r.Plots = []report.Plot{{Title: "Share of what the link allows, by size", X: "KiB of one worker's array", Y: "1 is all", LogX: true}}
+	}
+	for i, size := range c.Sizes {
+		var shares []float64
+		for _, sec := range ours[i].seconds {
+			shares = append(shares, float64(size)/sec/c.Link.Allowance())
+		}
+		r.Plots[0].At(fmt.Sprintf("%d workers, %v", c.Workers, c.Link), float64(size)/kib, shares)
+	}
 }
 
 // native runs the rounds of every size through the NIC, sizes taking turns.

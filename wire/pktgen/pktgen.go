@@ -18,7 +18,7 @@ const HeaderLen = 16
 type Header struct {
 	Number uint32 // of the packet in its device's stream, from 1 on
 	// Time is the generator's time of day in microseconds' resolution; the zero time when it did not stamp (flag
-	// NO_TIMESTAMP).
+	// NO_TIMESTAMP), or when what stands there is no time.
 	Time time.Time
 }
 
@@ -28,7 +28,7 @@ func Parse(payload []byte) (h Header, ok bool) {
 		return Header{}, false
 	}
 	h.Number = binary.BigEndian.Uint32(payload[4:])
-	if sec, usec := binary.BigEndian.Uint32(payload[8:]), binary.BigEndian.Uint32(payload[12:]); sec|usec != 0 {
+	if sec, usec := binary.BigEndian.Uint32(payload[8:]), binary.BigEndian.Uint32(payload[12:]); sec|usec != 0 && usec < 1e6 {
 		h.Time = time.Unix(int64(sec), int64(usec)*1000)
 	}
 	return h, true
