@@ -383,7 +383,7 @@ func TestEngineAllocatesNothing(t *testing.T) {
 				p.e[1].FromWire(b, p.now)
 			}
 		})
-		if allocs > 0 {
+		if allocs > 0 && !raceDetector { // under it a sync.Pool forgets now and then
 			t.Errorf("%s: %.1f allocations a batch", rule, allocs)
 		}
 		if c := p.e[1].Status().Counters; c.Restored.Frames < 1000 {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package bump
+
+const raceDetector = false
