@@ -292,3 +292,61 @@ func BenchmarkCodedContribute(b *testing.B) {
 		})
 	}
 }
+
+// FuzzCoded gives pools with every codec any contribution: what is no message touches nothing, what is one counts, and a result
+// that holds anything that is not finite says so.
+func FuzzCoded(f *testing.F) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for i, name := range codecsInNetwork {
+		s := Spec{Elements: 40, Codec: codecOf(f, name)}
+		if name == "" {
+			continue
+		}
+		for kind := range 3 {
+			b := encoded(f, s, 0, gradientsOf(r, kind, 40))
+			f.Add(uint8(i), uint8(kind), append(b, b...))
+		}
+	}
+	f.Fuzz(func(t *testing.T, codecs, rules uint8, raw []byte) {
+		n := len(codecsInNetwork)
+		s := Spec{
+			Rule: Rounds, Type: Float32, ByteOrder: LittleEndian, Workers: 2, Slots: 1, Elements: 40, Op: Op(rules & 3), Order: Order(rules >> 2 & 1),
+			Policy: Policy(rules >> 3 & 1), Codec: codecOf(t, codecsInNetwork[int(codecs)%n]), Result: codecOf(t, codecsInNetwork[int(codecs)/n%n]),
+		}
+		p, err := NewPool(s)
+		if err != nil {
+			return
+		}
+		half := len(raw) / 2
+		out := make([]byte, s.ResultBytes())
+		counted := 0
+		for w, b := range [][]byte{raw[:half], raw[half:]} {
+			o := p.Contribute(&Contribution{Worker: w, Values: b}, 0, out)
+			switch o {
+			case Added, Completed:
+				if counted++; (o == Completed) != (counted == 2) {
+					t.Fatalf("contribution %d: %v", counted, o)
+				}
+			case InvalidLength, InvalidValues:
+			default:
+				t.Fatalf("contribution of %d bytes: %v", len(b), o)
+			}
+			if got := p.Collecting(); got != counted%2 {
+				t.Fatalf("%d contributions are in it, %d slots collect", counted, got)
+			}
+		}
+		if counted < 2 {
+			return
+		}
+		values := make([]float32, s.Elements)
+		c := s.resultCodec()
+		if err := c.Decode(values, out[:p.ResultLen(0, 0)], codec.NewState(c, s.Elements, codec.StateOptions{})); err != nil {
+			t.Fatalf("the result is no message: %v", err)
+		}
+		for i, v := range values {
+			if v-v != 0 && p.Flags(0, 0)&FlagNonFinite == 0 {
+				t.Fatalf("element %d is %v and not flagged: %v", i, v, p.Flags(0, 0))
+			}
+		}
+	})
+}

@@ -73,10 +73,11 @@ const versionBytes = 24
 // several goroutines.
 type Pool struct {
 	spec   Spec
-	wire   int // bytes of a contribution's values; with a codec the most
-	result int // bytes of a result's values; with a codec the most
-	nwords int // words of a bitmap
-	nkept  int // contributions kept by a version
+	wire   int  // bytes of a contribution's values; with a codec the most
+	result int  // bytes of a result's values; with a codec the most
+	nwords int  // words of a bitmap
+	nkept  int  // contributions kept by a version
+	after  bool // the result is made after the last contribution was folded, not with it
 
 	versions []version    // [slot*Versions+set]
 	seen     []uint64     // [(slot*Versions+set)*nwords + word]
@@ -109,6 +110,7 @@ func NewPool(spec Spec) (*Pool, error) {
 		result:   spec.ResultBytes(),
 		nwords:   spec.words(),
 		nkept:    spec.kept(),
+		after:    spec.Op == Mean || spec.HasCodec(),
 		versions: make([]version, n),
 		seen:     make([]uint64, n*spec.words()),
 		cells:    values,
@@ -173,16 +175,13 @@ func (p *Pool) Contribute(c *Contribution, now int64, out []byte) Outcome {
 	if uint(c.Worker) >= uint(p.spec.Workers) {
 		return InvalidWorker
 	}
-	if len(c.Values) != p.wire {
-		if p.coded == nil || len(c.Values) == 0 || len(c.Values) > p.wire {
-			return InvalidLength
+	if len(c.Values) != p.wire || p.coded != nil {
+		if o := p.admit(c.Values); o != Added {
+			return o
 		}
 	}
 	if out != nil {
 		out = out[:p.result]
-	}
-	if p.coded != nil && !p.coded.check(c.Values) {
-		return InvalidValues
 	}
 	if p.spec.Rule == Rounds {
 		return p.contributeRounds(c, now, out)
@@ -191,6 +190,17 @@ func (p *Pool) Contribute(c *Contribution, now int64, out []byte) Outcome {
 		return InvalidSet
 	}
 	return p.contributeSwitchML(c, now, out)
+}
+
+// admit judges values that have not the one length that there is, or that a codec compressed.
+func (p *Pool) admit(values []byte) Outcome {
+	switch {
+	case p.coded == nil || len(values) == 0 || len(values) > p.wire:
+		return InvalidLength
+	case !p.coded.check(values):
+		return InvalidValues
+	}
+	return Added
 }
 
 // at is the index of a version, and panics when there is none: slot and set

@@ -26,7 +26,7 @@ func (p *Pool) foldLast(i int, src []byte, first bool, count int, out []byte) {
 	switch {
 	case first:
 		flagged = p.cells.set(i, src)
-	case p.spec.Op == Mean || p.coded != nil:
+	case p.after:
 		flagged = p.cells.fold(i, src)
 	default:
 		if c := &p.int32s; c.ops != nil {
