@@ -183,6 +183,9 @@ func (l *lane) round() bool {
 		work += l.tick()
 	}
 	if l.alarm != 0 {
+		if work == 0 {
+			l.updateNow()
+		}
 		work += l.ring()
 	}
 	work += l.flush()

@@ -22,9 +22,8 @@ func (l *lane) watch(x *laneNative, since int64) {
 	}
 }
 
-// ring is called when the alarm is set, and returns 1 if a deadline has passed.
+// ring is called when the alarm is set and the time is known, and returns 1 if a deadline has passed.
 func (l *lane) ring() int {
-	l.updateNow()
 	if l.now < l.alarm {
 		return 0
 	}
