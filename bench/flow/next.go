@@ -18,7 +18,7 @@ func (s *Stream) Next(dst []byte, now uint64) int {
 		s.count(n)
 		return n
 	}
-	number := s.next
+	var number uint64
 	if k := len(s.back); k > 0 {
 		number = s.back[k-1]
 		s.back = s.back[:k-1]

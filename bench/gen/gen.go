@@ -183,6 +183,7 @@ func (g *Generator) live(n uint32, cut func() bool) (err error) {
 		Flags:     unix.BPF_F_TEST_XDP_LIVE_FRAMES,
 		BatchSize: batch,
 		// The library starts an interrupted run again, unless this does not return.
+		//lint:ignore SA1019 made for another purpose, but the only thing that is called then
 		Reset: func() {
 			if cut != nil && cut() {
 				panic(errCutShort{})
