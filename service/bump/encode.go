@@ -9,7 +9,7 @@ import (
 // encode makes an item of a frame from the host when a rule has it and all is well, and returns false when the frame is to
 // go as it is. Items of the path that wait are then sent before, so that a flow stays in order.
 func (e *Engine) encode(frame []byte) bool {
-	if len(e.rules) == 0 || frame[0]&1 != 0 {
+	if len(e.rules) == 0 || frame[0]&1 != 0 || e.closed {
 		return false
 	}
 	head, payload, ok := wire.Head(frame)
@@ -44,6 +44,9 @@ func (e *Engine) put(f *flow, p *path, frame, head, payload []byte) RawReason {
 	}
 	if p.state != Present {
 		return RawNoPeer
+	}
+	if len(frame) > e.o.HostFrame { // than the host's port takes: it is not set so
+		return RawTooLong
 	}
 	segment := frame[inet.EthernetLen+inet.IPv4Len:]
 	udp, at := head[9] == inet.ProtoUDP, tcpSumAt

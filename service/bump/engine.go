@@ -119,6 +119,7 @@ type Engine struct {
 	stations *stationTable
 	pending  []*path // with items that wait to be sent
 	helloSeq uint32
+	closed   bool
 
 	codecs   [256]codec.Codec // by wire id; nil: unknown
 	decodes  uint64           // bit by wire id
@@ -243,9 +244,10 @@ func (e *Engine) Tick(now int64) (next int64) {
 	return next
 }
 
-// Close says good-bye to all far ends, so that they send no more items, and sends what waits.
+// Close says good-bye to all far ends, so that they send no more items, and sends what waits. From then on frames from the
+// host pass, those from the wire are restored as before, and hellos are not answered.
 func (e *Engine) Close(now int64) {
-	e.now = now
+	e.now, e.closed = now, true
 	for len(e.pending) > 0 {
 		e.flush(e.pending[0])
 	}

@@ -328,6 +328,57 @@ func TestMTU(t *testing.T) {
 	}
 }
 
+// TestLongerThanThePort: a host's frame that is longer than the port is set to goes raw.
+func TestLongerThanThePort(t *testing.T) {
+	p := newPair(t, "udp dport=9000 offset=0 type=float16 order=big codec=bfp16", "udp dport=9001 offset=0 codec=lossless")
+	p.o[0].HostFrame, p.o[0].WireFrame = 200, 200
+	p.start(0)
+	p.meet()
+	for _, port := range []uint16{9000, 9001} {
+		f := datagram(0, 1, port, 0, make([]byte, 8000))
+		p.host(0, f)
+		p.carry(nil)
+		if n := len(p.toHost[1]); n == 0 || !bytes.Equal(p.toHost[1][n-1], f) {
+			t.Errorf("port %d: it did not pass as it was", port)
+		}
+	}
+	if c := p.e[0].Status().Counters; c.Raw[RawTooLong] != 2 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestAfterGoodBye: a bump that goes away restores what still comes, passes what the host sends with whole checksums, and
+// answers nobody.
+func TestAfterGoodBye(t *testing.T) {
+	p := newPair(t, gradRule)
+	p.meet()
+	r := rand.New(rand.NewPCG(29, 30))
+	whole := datagram(0, 1, 9000, 0, append(make([]byte, 8), gradient(r, 300, false)...))
+	p.host(0, whole) // under way when the far end leaves
+	p.e[1].Close(p.now)
+	late := p.onWire[0]
+	p.onWire[0] = nil
+	for _, f := range late {
+		p.arrive(1, f)
+	}
+	rule := mustRule(t, gradRule)
+	if len(p.toHost[1]) != 1 || near(whole, p.toHost[1][0], &rule) != "" {
+		t.Error("what came late is not restored")
+	}
+	f := datagram(1, 1, 9000, 0, append(make([]byte, 8), gradient(r, 300, false)...))
+	want := bytes.Clone(f)
+	binary.BigEndian.PutUint16(f[40:], inet.PseudoHeaderSum(hostIP[1], hostIP[0], inet.ProtoUDP, len(f)-34))
+	p.host(1, f)
+	p.carry(nil)
+	if len(p.toHost[0]) != 1 || !bytes.Equal(p.toHost[0][0], want) {
+		t.Error("the host's frame does not pass with a whole checksum")
+	}
+	p.pass(2*time.Second, nil)
+	if s := p.e[0].Status(); s.Peers[0].State != Absent {
+		t.Errorf("the far end is %v after its good-bye", s.Peers[0].State)
+	}
+}
+
 func TestHold(t *testing.T) {
 	p := newPair(t, gradRule)
 	p.o[0].Hold = 20 * time.Microsecond

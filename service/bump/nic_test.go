@@ -32,14 +32,18 @@ type bumpNIC struct {
 
 func startBump(t *testing.T, o Options, log *slog.Logger, rules ...string) *bumpNIC {
 	t.Helper()
+	return startBumpOn(t, dataplane.Config{}, o, log, rules...)
+}
+
+func startBumpOn(t *testing.T, cfg dataplane.Config, o Options, log *slog.Logger, rules ...string) *bumpNIC {
+	t.Helper()
 	for _, r := range rules {
 		o.Rules = append(o.Rules, mustRule(t, r))
 	}
 	b := &bumpNIC{host: dataplane.NewMemPort("host"), wire: dataplane.NewMemPort("wire")}
 	var err error
-	b.nic, err = dataplane.New(dataplane.Config{
-		MAC: inet.MAC{2, 0x67, 192, 0, 2, 1}, IP: inet.Addr{192, 0, 2, 1}, FramesPerQueue: 512, Wait: dataplane.Interrupt,
-	}, b.host, b.wire)
+	cfg.MAC, cfg.IP, cfg.FramesPerQueue, cfg.Wait = inet.MAC{2, 0x67, 192, 0, 2, 1}, inet.Addr{192, 0, 2, 1}, 512, dataplane.Interrupt
+	b.nic, err = dataplane.New(cfg, b.host, b.wire)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,6 +283,69 @@ func TestTwoNICs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestJumboFrames: frames of several chunks, on both sides of both NICs.
+func TestJumboFrames(t *testing.T) {
+	var nics [2]*bumpNIC
+	var wg sync.WaitGroup
+	var got received
+	for side := range 2 {
+		nics[side] = startBumpOn(t, dataplane.Config{LongestFrame: 9014, ChunkSize: 2048}, Options{HostFrame: 9014, WireFrame: 9014}, nil, gradRule)
+	}
+	for side := range 2 {
+		cable(&wg, nics[side].wire, nics[1-side].wire, nil)
+		if err := nics[side].host.Send(arpFrom(side)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got.from(&wg, nics[1].host)
+	r := rand.New(rand.NewPCG(31, 32))
+	frame := func(i int) []byte {
+		payload := append(make([]byte, 8), gradient(r, 2000+r.IntN(200), false)...)
+		binary.BigEndian.PutUint64(payload, uint64(i))
+		return datagram(0, 1, 9000, uint16(i), payload)
+	}
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		if err := nics[0].host.Send(frame(0)); err != nil {
+			t.Fatal(err)
+		}
+		if s := nics[0].Status(); len(s.Peers) > 0 && s.Peers[0].State == Present {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("no far end")
+		}
+	}
+	const frames = 300
+	sent := map[uint64][]byte{}
+	for i := 1; i <= frames; i++ {
+		f := frame(i)
+		sent[uint64(i)] = f
+		for i-got.count() > 20 {
+			time.Sleep(20 * time.Microsecond)
+		}
+		if err := nics[0].host.Send(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(5 * time.Second); got.count() < frames && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	c := nics[0].Status().Counters
+	for side := range 2 {
+		nics[side].stop(t)
+	}
+	wg.Wait()
+	rule := mustRule(t, gradRule)
+	if len(got.frames) != frames || c.Compressed.Frames < frames {
+		t.Fatalf("%d of %d arrived: %+v", len(got.frames), frames, c)
+	}
+	for _, f := range got.frames {
+		if why := near(sent[tagOf(f)], f, &rule); why != "" {
+			t.Fatal(why)
+		}
 	}
 }
 

@@ -244,6 +244,9 @@ func (e *Engine) control(body []byte, h *wire.Header) wire.Fault {
 	e.count.Control++
 	switch h.Kind {
 	case wire.Hello:
+		if e.closed {
+			break
+		}
 		// Switches flood what they do not know the place of: only the NIC before the station answers for it.
 		if !e.stations.has(h.Dst) {
 			e.probe(h.Src, h.Dst, c.Station)

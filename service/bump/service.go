@@ -87,7 +87,7 @@ func (b *Bump) Receive(x *dataplane.Exchange, in []dataplane.Arrival) {
 	for i := range in {
 		a := &in[i]
 		if a.Port == b.host {
-			if b.gone || b.engine.FromHost(a.Bytes, now) == Pass {
+			if b.engine.FromHost(a.Bytes, now) == Pass {
 				x.Send(i, b.wire, len(a.Bytes))
 			} else {
 				x.Consume(i)
