@@ -30,7 +30,8 @@ type PktgenSnapshot struct {
 	Latency *PktgenLatency `json:"latency,omitempty"`
 }
 
-// PktgenStream is one sender.
+// PktgenStream is one sender, over all its runs: numbers begin anew when a run begins. With several lanes what was lost in a
+// run that is over counts by lane, so several runs should go through one lane.
 type PktgenStream struct {
 	MAC        inet.MAC  `json:"mac"`
 	IP         inet.Addr `json:"ip"`
@@ -55,6 +56,8 @@ type pktgenAccount struct {
 	keys                     [PktgenStreams]uint64 // source IP and the lower half of the MAC; 0: free
 	macs                     [PktgenStreams]inet.MAC
 	streams                  [PktgenStreams]*sequence.Tracker
+	past                     [PktgenStreams]PktgenStream // of runs that ended
+	newest                   [PktgenStreams]int64        // the latest stamp of the run
 	latency                  *hdrhistogram.Histogram
 }
 
@@ -99,14 +102,29 @@ func (a *pktgenAccount) observe(p *inet.Packet, h pktgen.Header, now int64) {
 			}
 			a.keys[i], a.macs[i] = key, p.Src
 		}
-		a.streams[i].Observe(h.Number)
 		if !h.Time.IsZero() {
+			stamp := h.Time.UnixNano()
+			// Numbers begin anew with each run of pktgen, and in a run a lower number is never the younger one.
+			if stamp > a.newest[i] && a.streams[i].Behind(h.Number) {
+				a.past[i].add(a.streams[i].Counts())
+				*a.streams[i] = sequence.Tracker{}
+			}
+			a.newest[i] = max(a.newest[i], stamp)
 			// Within the histogram's bounds a value is always taken.
-			_ = a.latency.RecordValue(min(max(now-h.Time.UnixNano(), 1), pktgenLongest))
+			_ = a.latency.RecordValue(min(max(now-stamp, 1), pktgenLongest))
 		}
+		a.streams[i].Observe(h.Number)
 		return
 	}
 	a.untracked++
+}
+
+// add books a run of the sender that is over.
+func (s *PktgenStream) add(c sequence.Counts) {
+	s.Unique += c.Unique
+	s.Lost += c.Lost()
+	s.Duplicates += c.Duplicates
+	s.Reordered += c.Reordered
 }
 
 // Pktgen returns what a port's function has seen of pktgen since it was set with Function.Pktgen.
@@ -121,8 +139,8 @@ func (n *NIC) Pktgen(portName string) (PktgenSnapshot, error) {
 		return PktgenSnapshot{}, fmt.Errorf("port %s: its function %v does not account for pktgen's frames", portName, n.ports[i].function)
 	}
 	type stream struct {
+		PktgenStream
 		key    uint64
-		mac    inet.MAC
 		counts sequence.Counts
 	}
 	var (
@@ -150,20 +168,23 @@ func (n *NIC) Pktgen(portName string) (PktgenSnapshot, error) {
 			if key == 0 {
 				break
 			}
+			past := &a.past[k]
 			for x := range all {
-				if all[x].key == key {
-					all[x].counts = all[x].counts.Merge(streams[lane][k])
+				if s := &all[x]; s.key == key {
+					s.counts = s.counts.Merge(streams[lane][k])
+					s.Unique, s.Lost = s.Unique+past.Unique, s.Lost+past.Lost
+					s.Duplicates, s.Reordered = s.Duplicates+past.Duplicates, s.Reordered+past.Reordered
 					continue keys
 				}
 			}
-			all = append(all, stream{key, a.macs[k], streams[lane][k]})
+			first := *past
+			first.MAC, first.IP = a.macs[k], inet.AddrFromUint32(uint32(key>>32))
+			all = append(all, stream{first, key, streams[lane][k]})
 		}
 	}
 	for _, x := range all {
-		s.Streams = append(s.Streams, PktgenStream{
-			MAC: x.mac, IP: inet.AddrFromUint32(uint32(x.key >> 32)), Unique: x.counts.Unique, Lost: x.counts.Lost(),
-			Duplicates: x.counts.Duplicates, Reordered: x.counts.Reordered,
-		})
+		x.add(x.counts)
+		s.Streams = append(s.Streams, x.PktgenStream)
 	}
 	if samples := latency.TotalCount(); samples > 0 {
 		us := func(q float64) float64 { return float64(latency.ValueAtQuantile(q)) / 1e3 }

@@ -84,6 +84,32 @@ func TestPktgenAccount(t *testing.T) {
 	}
 }
 
+// Numbers that begin anew, with younger stamps, are another run; a packet that comes twice has its old stamp.
+func TestPktgenRuns(t *testing.T) {
+	a := newPktgenAccount()
+	var p inet.Packet
+	if inet.Parse(pktgenFrame(1, 1, time.Time{}), &p) != inet.OK {
+		t.Fatal("frame")
+	}
+	start := time.Unix(1_700_000_000, 0)
+	for run := range 3 {
+		for n := uint32(1); n <= 10; n++ {
+			at := start.Add(time.Duration(run)*time.Minute + time.Duration(n)*time.Microsecond)
+			if n != 4 { // lost in each run
+				a.observe(&p, pktgen.Header{Number: n, Time: at}, at.UnixNano())
+			}
+			if n == 7 {
+				a.observe(&p, pktgen.Header{Number: n, Time: at}, at.UnixNano())
+			}
+		}
+	}
+	got := a.past[0]
+	got.add(a.streams[0].Counts())
+	if want := (PktgenStream{Unique: 27, Lost: 3, Duplicates: 3}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 func TestPktgenSenders(t *testing.T) {
 	a := newPktgenAccount()
 	var p inet.Packet

@@ -100,6 +100,9 @@ func (s Script) Write(w io.Writer) error {
 		} {
 			line("pg %s '%s'", device(q), c)
 		}
+		// Since Linux 6.7 packets are shared with the driver unless told not to, which veth and others refuse; before, the
+		// flag is not known.
+		line("pg %s 'flag !SHARED' 2>/dev/null || true", device(q))
 		if s.Rate > 0 {
 			line("pg %s 'ratep %d'", device(q), int(s.Rate/float64(s.Queues)))
 		}

@@ -50,6 +50,11 @@ type Tracker struct {
 // Counts are the counts so far.
 func (t *Tracker) Counts() Counts { return t.counts }
 
+// Behind tells whether a number is at most the highest so far.
+func (t *Tracker) Behind(number uint32) bool {
+	return t.counts.Next != t.counts.First && int32(number-uint32(t.counts.Next)) < 0
+}
+
 // Verdict says what a packet was.
 type Verdict uint8
 
