@@ -1,9 +1,13 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
+
+// ErrNoRoom says that the arena has no piece of that size free.
+var ErrNoRoom = errors.New("host: no such piece of the arena is free")
 
 // arena deals out the shared memory: first fit, in units of a cache line.
 type arena struct {
@@ -36,7 +40,7 @@ func (a *arena) take(bytes uint64) (at uint64, err error) {
 		a.used[at] = bytes
 		return at, nil
 	}
-	return 0, fmt.Errorf("host: no %d bytes in one piece of the arena's %d are free", bytes, a.size)
+	return 0, fmt.Errorf("%w: %d bytes of %d", ErrNoRoom, bytes, a.size)
 }
 
 // give takes bytes back; false when they were not given out.

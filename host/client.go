@@ -214,21 +214,42 @@ func (c *Client) Close() error { return c.close(true) }
 func (c *Client) Abort() error { return c.close(false) }
 
 func (c *Client) close(wait bool) error {
-	c.mu.Lock()
-	for wait && (c.open > 0 || len(c.queue) > 0) && c.err == nil {
-		c.change.Wait()
+	if wait {
+		c.Flush()
 	}
+	c.mu.Lock()
 	if errors.Is(c.err, ErrClosed) {
 		c.mu.Unlock()
 		return nil
 	}
 	c.end(ErrClosed)
 	c.mu.Unlock()
+	_ = c.conn.CloseWrite() // a process that was forked may have the socket too
 	_ = c.conn.Close()
 	_ = c.done.Close()
 	c.wg.Wait()
 	c.release()
 	return nil
+}
+
+// Flush waits until nothing is under way.
+func (c *Client) Flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for (c.open > 0 || len(c.queue) > 0) && c.err == nil {
+		c.change.Wait()
+	}
+}
+
+// Descriptor is the connection's file descriptor: what a process that was forked must close, so that the NIC notices the
+// end of the one that it serves. ok is false when the client is closed.
+func (c *Client) Descriptor() (fd int, ok bool) {
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	err = raw.Control(func(n uintptr) { fd = int(n) })
+	return fd, err == nil
 }
 
 // Alloc gives n elements of the arena, at the start of a cache line. Their values are undefined.
