@@ -65,7 +65,16 @@ func (r *Report) Add(row Row, values, against []float64) {
 				counts = append(counts, values[i]/against[i])
 			}
 		}
-		row.Ratio = Median(counts)
+		if len(counts) == 0 {
+			// A yardstick of nothing gives no ratio, and JSON has no number for one.
+			row.Note = strings.TrimPrefix(row.Note+"; no ratio: "+row.Against+" is 0", "; ")
+			row.Against, row.Goal, counts = "", 0, values
+		} else {
+			row.Ratio = Median(counts)
+		}
+	}
+	if len(values) == 0 {
+		row.Value, row.Note = 0, strings.TrimPrefix(row.Note+"; not measured", "; ")
 	}
 	if len(counts) > 0 {
 		row.Spread = &[2]float64{slices.Min(counts), slices.Max(counts)}

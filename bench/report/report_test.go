@@ -35,6 +35,22 @@ func TestRatioIsOfTheSameRound(t *testing.T) {
 	}
 }
 
+// Whatever was measured, the document can be written: JSON has no NaN.
+func TestNothingMeasured(t *testing.T) {
+	r := New("make bench-x")
+	r.Add(Row{Name: "a", Unit: "Mpps", Against: "dead", Goal: 1}, []float64{1, 2}, []float64{0, 0})
+	r.Add(Row{Name: "b", Unit: "Mpps"}, nil, nil)
+	if err := r.WriteFile(filepath.Join(t.TempDir(), "x.json")); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.Rows[0]; a.Against != "" || a.Goal != 0 || a.Note != "no ratio: dead is 0" || a.Value != 1.5 || len(a.Samples) != 2 {
+		t.Errorf("%+v", a)
+	}
+	if b := r.Rows[1]; b.Value != 0 || b.Note != "not measured" {
+		t.Errorf("%+v", b)
+	}
+}
+
 func TestWriteFileAndMarkdown(t *testing.T) {
 	r := New("make bench-x")
 	r.Add(Row{Name: "a", Unit: "GB/s", Bound: "memory"}, []float64{1, 2, 3}, nil)
