@@ -99,7 +99,7 @@ func (x *laneNative) setCodecs(spec *aggregation.Spec) {
 			*f.tell, *f.param = *f.id, codec.Param(f.c, spec.Elements)
 		}
 	}
-	x.whole = make([]byte, native.FrameLen(x.results))
+	x.whole = make([]byte, native.FrameLen(x.results+native.TrailerLen))
 }
 
 // takesInPlace reports whether frame i may become a frame of n bytes.
@@ -113,10 +113,10 @@ func (l *lane) takesInPlace(i, n int) bool {
 	return n <= int(l.chunk)-xdp.KernelHeadroom
 }
 
-// wholeResult is the frame of a result as contiguous bytes, or nil when it fits a chunk. The values lie in x.whole, or in a
-// frame that supplied them.
+// wholeResult is the frame of a result as contiguous bytes, with room for its tag, or nil when it fits a chunk. The values lie in
+// x.whole, or in a frame that supplied them.
 func (l *lane) wholeResult(x *laneNative, values []byte) []byte {
-	n := native.FrameLen(len(values))
+	n := native.FrameLen(len(values) + x.tagLen())
 	if n <= int(l.chunk) {
 		return nil
 	}
@@ -130,9 +130,11 @@ func (l *lane) resultElsewhere(j *laneJob, i int, h *native.Header, values []byt
 	port := int(l.batch.port[i])
 	mac, ip, _, udp := l.station(i)
 	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
-	f := j.native.whole[:native.FrameLen(len(values))]
+	payload := len(values) + j.native.tagLen()
+	f := j.native.whole[:native.FrameLen(payload)]
 	copy(f[native.ValuesOffset:], values)
-	native.PutFrame(f, &from, &native.Endpoint{MAC: mac, IP: ip, Port: udp}, h, len(values))
+	native.PutFrame(f, &from, &native.Endpoint{MAC: mac, IP: ip, Port: udp}, h, payload)
+	j.native.seal(l.batch.msg[i].Rank(), f)
 	l.freeFrame(i)
 	d, tail, ok := l.scatter(f)
 	if !ok {

@@ -22,8 +22,6 @@ func (s *JobSpec) checkTags() error {
 		return fmt.Errorf("job %s: results that are tagged for each worker cannot go to a multicast group", s.Name)
 	case s.Layout != "":
 		return fmt.Errorf("job %s: tags and layouts do not go together", s.Name)
-	case s.Native.Codec != "none" || s.Native.Result != "none":
-		return fmt.Errorf("job %s: tags and codecs do not go together", s.Name)
 	}
 	return nil
 }

@@ -115,14 +115,18 @@ func (m *codedModel) allReduce(inputs [][]float32) []float32 {
 // Jobs with every codec, over a network that loses, doubles and reorders, whose NIC dies in the middle: every worker gets
 // the same bits, and they are those of the model.
 func TestCodecsEndToEnd(t *testing.T) {
-	for i, c := range []struct{ codec, result string }{
-		{"bfp16", ""}, {"bfp16-intel", "bfp16"}, {"fp16", ""}, {"bf16", "none"}, {"mxfp8-e4m3", ""}, {"mxfp8-e5m2", "fp16"}, {"mxfp4", ""}, {"mxint8", ""},
-		{"int8", ""}, {"block16e8m4s", ""}, {"qsgd", ""}, {"topk:0.1", ""}, {"topk:0.1", "bfp16"}, {"lossless", ""}, {"none", "bfp16"}, {"type", ""},
+	for i, c := range []struct{ codec, result, keys string }{
+		{"bfp16", "", ""}, {"bfp16-intel", "bfp16", ""}, {"fp16", "", ""}, {"bf16", "none", ""}, {"mxfp8-e4m3", "", ""}, {"mxfp8-e5m2", "fp16", ""}, {"mxfp4", "", ""}, {"mxint8", "", ""},
+		{"int8", "", ""}, {"block16e8m4s", "", ""}, {"qsgd", "", ""}, {"topk:0.1", "", ""}, {"topk:0.1", "bfp16", ""}, {"lossless", "", ""}, {"none", "bfp16", ""}, {"type", "", ""},
+		{"bfp16", "", "keys"}, {"topk:0.1", "none", "keys"},
 	} {
-		t.Run(fmt.Sprint(c.codec, "-", c.result), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.codec, "-", c.result, c.keys), func(t *testing.T) {
 			x := dataplane.NativeSpec{Type: aggregation.Float32, Order: aggregation.Ranked, Codec: c.codec, Result: c.result, Deadline: 20 * time.Second}
 			if c.codec == "type" {
 				x.Type, x.Codec = aggregation.BFP16, ""
+			}
+			if c.keys != "" {
+				x.Keys = testKeys(3)
 			}
 			r := newRig(t, dataplane.JobSpec{Workers: 3, Slots: 8, Elements: 100, Native: &x})
 			m := newCodedModel(t, r)
@@ -302,6 +306,45 @@ func TestCodecMustBeTheJobs(t *testing.T) {
 			t.Errorf("joined with %s", want)
 		} else if !strings.Contains(err.Error(), "topk=10, not "+want) {
 			t.Error(err)
+		}
+	}
+}
+
+// Results that are much longer than the contributions, over several chunks, tagged, with losses.
+func TestLongResults(t *testing.T) {
+	for _, keys := range []bool{false, true} {
+		x := dataplane.NativeSpec{Type: aggregation.Float32, Order: aggregation.Ranked, Codec: "topk=10", Result: "none"}
+		if keys {
+			x.Keys = testKeys(3)
+		}
+		r := newRig(t, dataplane.JobSpec{Workers: 3, Slots: 8, Elements: 64, Native: &x})
+		r.stop()
+		r.spec.Elements = 2000
+		r.cfg.ChunkSize, r.cfg.LongestFrame = 2048, 9014
+		r.start(func(int) dataplane.Impairment { return dataplane.Impairment{IngressLoss: 0.05, EgressLoss: 0.05} })
+		m := newCodedModel(t, r)
+		ws := r.join()
+		inputs, outs := make([][]float32, 3), make([][]float32, 3)
+		for rank := range ws {
+			inputs[rank], outs[rank] = gauss(uint64(rank), 100_000), make([]float32, 100_000)
+		}
+		each(t, 3, func(ctx context.Context, rank int) error {
+			_, err := AllReduce(ctx, ws[rank], outs[rank], inputs[rank])
+			return err
+		})
+		want := m.allReduce(inputs)
+		for rank := range ws {
+			if i, ok := firstDifference(outs[rank], want); !ok {
+				t.Fatalf("keys %t, rank %d, element %d: %v, want %v", keys, rank, i, outs[rank][i], want[i])
+			}
+		}
+		var resent uint64
+		for _, w := range ws {
+			resent += w.Counts().Resent
+			w.Close()
+		}
+		if resent == 0 {
+			t.Error("nothing was lost")
 		}
 	}
 }
