@@ -67,6 +67,7 @@ func TestVeth(t *testing.T) {
 		elements      int
 	}{{"switchml", "", 64}, {"switchml", "", 256}, {"native", "", 64}, {"native", "inhouse", 256}} {
 		t.Run(fmt.Sprintf("%s-%s-%d", x.suite, x.layout, x.elements), func(t *testing.T) {
+			t.Parallel()
 			s, o := load(t, x.suite), options(t, x.elements)
 			if x.layout != "" {
 				l, err := layout.Load(x.layout)

@@ -12,6 +12,6 @@ func newInteropCmd() *cobra.Command {
 			"headers, and replay of captures. docs/interop.md is the guide.",
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newInteropRunCmd(), newInteropLayoutCmd(), newInteropReplayCmd())
+	cmd.AddCommand(newInteropRunCmd(), newInteropCardCmd(), newInteropLayoutCmd(), newInteropReplayCmd())
 	return cmd
 }
