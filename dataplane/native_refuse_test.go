@@ -76,7 +76,6 @@ func TestNativeInstallRefuses(t *testing.T) {
 		{Workers: 2, Elements: 4, Multicast: &MulticastSpec{IP: inet.Addr{10, 0, 0, 1}}},
 		{Workers: 2, Elements: 4, Native: &NativeSpec{Keys: make([]native.Key, 1)}},
 		{Workers: 2, Elements: 4, Native: &NativeSpec{Keys: make([]native.Key, 2)}, Multicast: &MulticastSpec{IP: inet.Addr{239, 0, 0, 1}}},
-		{Workers: 2, Elements: 16, Native: &NativeSpec{Type: aggregation.Float32, Codec: "bfp16", Keys: make([]native.Key, 2)}},
 		{Workers: 2, Elements: 424, Native: &NativeSpec{Keys: make([]native.Key, 2)}}, // without keys it fits
 	} {
 		s.Name, s.Protocol = "j", ProtocolNative
