@@ -73,9 +73,6 @@ func (n *NIC) fitsLayout(s *JobSpec, x *layout.Layout) error {
 		if spec.HasCodec() {
 			return fmt.Errorf("job %s: layout %s: compressed values go in native frames only", s.Name, x.Name)
 		}
-		if len(s.Native.Keys) > 0 {
-			return fmt.Errorf("job %s: layout %s: tags are of native frames", s.Name, x.Name)
-		}
 	} else if s.Multicast != nil {
 		return fmt.Errorf("job %s: layout %s: results of rules switchml go to each worker alone; leave multicast out", s.Name, x.Name)
 	}

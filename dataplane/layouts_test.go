@@ -121,7 +121,7 @@ func TestLayoutRefusals(t *testing.T) {
 		{nat(func(s *JobSpec) { s.Native = &NativeSpec{ID: 300} }), "field group has 8 bits, the job needs job 300"},
 		{nat(func(s *JobSpec) { s.Native = &NativeSpec{Type: aggregation.Int64} }), "field format has no value for int64"},
 		{nat(func(s *JobSpec) { s.Native = &NativeSpec{Type: aggregation.Float32, Codec: "bfp16"} }), "compressed values go in native frames only"},
-		{nat(func(s *JobSpec) { s.Native = &NativeSpec{Keys: make([]native.Key, 3)} }), "tags are of native frames"},
+		{nat(func(s *JobSpec) { s.Native = &NativeSpec{Keys: make([]native.Key, 3)} }), "tags and layouts do not go together"},
 		{nat(func(s *JobSpec) { s.Elements = 430 }), "the longest frame of 1792 bytes takes 1718"},
 		{JobSpec{Name: "j", Workers: 1, Elements: 64, Layout: "switchml", Multicast: &MulticastSpec{}}, "leave multicast out"},
 	} {
