@@ -39,7 +39,7 @@ type contestant struct {
 	call func()
 }
 
-// contestants are both ways of every codec at every length, on normal numbers of which 3 % are zeros.
+// contestants are the ways of every codec at every length (encode, decode, and where there is one, adding in one pass), on normal numbers of which 3 % are zeros.
 func contestants(lengths []int) (all []contestant, err error) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range lengths {
@@ -66,6 +66,11 @@ func contestants(lengths []int) (all []contestant, err error) {
 			all = append(all, contestant{row, func() { _, _ = c.Encode(out, x, st) }})
 			row.Way = "decode"
 			all = append(all, contestant{row, func() { _ = c.Decode(y, buf[:k], st) }})
+			if a, ok := c.(codec.Adder); ok { // as a slot in the network takes a contribution
+				row.Way = "add"
+				sum := make([]float32, n)
+				all = append(all, contestant{row, func() { a.Add(sum, buf[:k]) }})
+			}
 		}
 	}
 	return all, nil
@@ -141,9 +146,9 @@ func goals(r result) (share, rate float64) {
 	switch {
 	case r.Elements < nearElements: // a packet: the fixed cost of a call counts, the goals are about rates
 		return 0, 0
-	case r.Codec == "bfp16":
+	case r.Codec == "bfp16" && r.Way != "add":
 		return 0.5, 20
-	case r.Elements == 1<<20 && strings.HasPrefix(r.Codec, "mx"):
+	case r.Elements == 1<<20 && strings.HasPrefix(r.Codec, "mx") && r.Way != "add":
 		return 0.25, 0
 	case r.Codec == "qsgd" || r.Codec == "thc":
 		return 0, 1
@@ -165,6 +170,9 @@ var work = map[string]string{
 	"topk/encode": "three counting passes in pure Go", "topk/decode": "clearing",
 	"qsgd/encode": "Philox, ten rounds for four elements", "qsgd/decode": "widening",
 	"thc/encode": "Philox, Hadamard transform, table", "thc/decode": "Hadamard transform",
+	"bfp16/add": "widening and adding", "bfp16-intel/add": "widening and adding", "mxint8/add": "widening and adding",
+	"mxfp8-e4m3/add": "widening by way of binary16", "mxfp8-e5m2/add": "widening by way of binary16", "mxfp4/add": "table and widening",
+	"topk/add":        "one addition at a time, all over the sum",
 	"lossless/encode": "Huffman coding of four planes", "lossless/decode": "Huffman decoding of four planes",
 }
 
