@@ -165,7 +165,7 @@ func (s *Sink) receiveXDP(ctx context.Context, i int, o Options) error {
 // patience is until when a thread that was told to stop goes on with what is there.
 func (s *Sink) patience(over *time.Time) time.Time {
 	if over.IsZero() {
-		*over = time.Now().Add(200 * time.Millisecond)
+		*over = time.Now().Add(2 * time.Second)
 	}
 	return *over
 }
@@ -178,11 +178,17 @@ func (s *Sink) receiveUDP(ctx context.Context, i int, o Options) error {
 	}
 	var over time.Time
 	for {
-		if err := s.conns[i].SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+		// A thread that did not get its CPU before the deadline is told so although datagrams wait: at the end it takes its
+		// time.
+		stopping, wait := ctx.Err() != nil, 20*time.Millisecond
+		if stopping {
+			wait = 200 * time.Millisecond
+		}
+		if err := s.conns[i].SetReadDeadline(time.Now().Add(wait)); err != nil {
 			return fmt.Errorf("sink: %w", err)
 		}
 		n, err := batch.ReadBatch(msgs, 0)
-		if ctx.Err() != nil && (err != nil || time.Now().After(s.patience(&over))) {
+		if stopping && (err != nil || time.Now().After(s.patience(&over))) {
 			return nil
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
