@@ -14,8 +14,8 @@ func TestSum(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 6, 7, 64} {
 		for _, name := range codecNames {
 			for _, length := range []int{0, 1, 511, 512, 513, 512*n - 1, 512*n + 1, 512*n*5 + 77} {
-				if n == 64 && (length > 512*n || name == "fp16" || name == "bf16") {
-					continue
+				if n == 64 && (length != 512*n-1 || name == "fp16" || name == "bf16") || n == 7 && name != "bfp16" {
+					continue // they take long
 				}
 				t.Run(fmt.Sprintf("%d/%s/%d", n, name, length), func(t *testing.T) {
 					w := newNetwork(t, 1)

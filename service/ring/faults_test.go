@@ -152,19 +152,31 @@ func failed(t *testing.T, w *network, j *job, alive []int, limit int64, node uin
 // TestDeath: a node dies in the middle of a request. All others end it with an error that names the node, within the
 // deadline; the next generation goes on without it, and the one after that with it again.
 func TestDeath(t *testing.T) {
-	for _, n := range []int{2, 3, 6} {
+	for _, c := range []struct {
+		nodes int
+		loss  float64
+	}{{2, 0}, {3, 0}, {6, 0}, {8, 0.4}} {
+		n := c.nodes
 		for dead := range n {
-			t.Run(fmt.Sprintf("%d-%d", n, dead), func(t *testing.T) {
-				w := newNetwork(t, uint64(n))
-				w.rate = 0.025
-				nodes := w.ringOf(n, nil)
+			if c.loss > 0 && dead%4 != 0 {
+				continue // it takes long
+			}
+			t.Run(fmt.Sprintf("%d-%d-%v", n, dead, c.loss), func(t *testing.T) {
+				w := newNetwork(t, uint64(n+dead))
+				w.rate, w.loss = 0.025, c.loss
+				dead3 := func(c *Config) {
+					if w.loss > 0.3 { // eight hellos in a row may be lost
+						c.DeadAfter = 3 * time.Second
+					}
+				}
+				nodes := w.ringOf(n, dead3)
 				first := w.job(n, 5000, "bfp16")
 				j := w.job(n, 512*n*50, "none")
 				for i, node := range nodes {
 					first.submit(t, node, i)
 					j.submit(t, node, i)
 				}
-				w.until(10*second, first.over)
+				w.until(100*second, first.over)
 				first.check(t, 512)
 				w.until(second/1000, func() bool { return false })
 				w.kill(uint16(dead))
@@ -175,7 +187,7 @@ func TestDeath(t *testing.T) {
 						alive, left = append(alive, i), append(left, uint16(i))
 					}
 				}
-				failed(t, w, j, alive, 2*second, uint16(dead), wire.Silent)
+				failed(t, w, j, alive, 5*second, uint16(dead), wire.Silent)
 				if _, err := nodes[alive[0]].Submit(Request{Data: make([]float32, 1)}); !errors.As(err, new(*NodeError)) {
 					t.Fatalf("a ring that has failed took a request: %v", err)
 				}
@@ -190,7 +202,7 @@ func TestDeath(t *testing.T) {
 				for at, i := range alive {
 					k.submit(t, nodes[i], at)
 				}
-				if !w.until(5*second, k.over) {
+				if !w.until(50*second, k.over) {
 					t.Fatalf("the ring without node %d: %+v", dead, nodes[alive[0]].Status())
 				}
 				if len(alive) > 1 {
@@ -202,7 +214,9 @@ func TestDeath(t *testing.T) {
 				for i := range all {
 					all[i] = uint16(i)
 				}
-				nodes[dead] = w.add(Config{Node: uint16(dead), Peers: peers(n), SliceElements: 512, Boot: 1000})
+				again := Config{Node: uint16(dead), Peers: peers(n), SliceElements: 512, Boot: 1000}
+				dead3(&again)
+				nodes[dead] = w.add(again)
 				for _, i := range alive {
 					if err := nodes[i].Reform(all); err != nil {
 						t.Fatal(err)
@@ -212,12 +226,64 @@ func TestDeath(t *testing.T) {
 				for i, node := range nodes {
 					m.submit(t, node, i)
 				}
-				if !w.until(5*second, m.over) {
+				if !w.until(50*second, m.over) {
 					t.Fatalf("the ring with node %d again: %+v", dead, nodes[alive[0]].Status())
 				}
 				m.check(t, 512)
 			})
 		}
+	}
+}
+
+// TestOneWay: a link that is dead in one direction only is noticed by whom it keeps silent to.
+func TestOneWay(t *testing.T) {
+	for from := range uint16(3) {
+		for _, to := range []uint16{(from + 1) % 3, (from + 2) % 3} {
+			w := newNetwork(t, 1)
+			nodes := w.ringOf(3, nil)
+			first := w.job(3, 2000, "bfp16")
+			for i, n := range nodes {
+				first.submit(t, n, i)
+			}
+			w.until(second, first.over)
+			first.check(t, 512)
+			w.cut[[2]uint16{from, to}] = true
+			j := w.job(3, 512*3*100, "bfp16") // more than a window
+			for i, n := range nodes {
+				j.submit(t, n, i)
+			}
+			failed(t, w, j, []int{0, 1, 2}, 2*second, from, wire.Silent)
+		}
+	}
+}
+
+// TestLossIsCheap: at 1 % loss what was lost is found by what comes after it, not by timers: a request takes little longer.
+func TestLossIsCheap(t *testing.T) {
+	var took [2]int64
+	for k, loss := range []float64{0, 0.01} {
+		w := newNetwork(t, 3)
+		w.rate, w.delay, w.loss = 0.025, 200_000, loss
+		nodes := w.ringOf(4, func(c *Config) { c.SliceElements = DefaultSlice })
+		j := w.job(4, 4*8*DefaultSlice, "none")
+		for i, n := range nodes {
+			j.submit(t, n, i)
+		}
+		if !w.until(60*second, j.over) {
+			t.Fatal("not done")
+		}
+		j.check(t, DefaultSlice)
+		took[k] = w.now
+		c := nodes[0].eng.counters
+		if loss > 0 && (c.Resends == 0 || c.Timeouts > c.Resends/4) {
+			t.Errorf("%d frames sent again, %d timers ended", c.Resends, c.Timeouts)
+		}
+	}
+	if took[1] > took[0]*3/2 {
+		t.Errorf("%d ns without loss, %d with 1 %%", took[0], took[1])
+	}
+	// 2(N-1)/N of 1 MiB in frames of 1408 bytes and 82 more, at 25 bytes a us.
+	if bound := int64(3<<19) * 1490 / 1408 * 40; took[0] < bound || took[0] > bound*115/100 {
+		t.Errorf("without loss it took %d ns, the links' bound is %d", took[0], bound)
 	}
 }
 
@@ -274,7 +340,14 @@ func TestRestart(t *testing.T) {
 				other = mixed.want(t, 512)
 			}
 			for i, c := range j.done {
-				if i == victim || c.Err != nil {
+				if i == victim {
+					continue
+				}
+				if c.Err != nil {
+					var e *NodeError
+					if !errors.As(c.Err, &e) || int(e.Node) != victim {
+						t.Fatalf("request %d, node %d: %v; node %d was restarted", k, i, c.Err, victim)
+					}
 					continue
 				}
 				if err := equal(j.data[i], want[i]); err != nil && (other == nil || equal(j.data[i], other[i]) != nil) {
