@@ -26,3 +26,18 @@ func TestUnmarshal(t *testing.T) {
 		}
 	}
 }
+
+// The line of a value, or of what is nearest above one that is not there; never a panic.
+func TestLine(t *testing.T) {
+	text := []byte("# a comment\nname: a\nlist:\n  - {x: 1}\n  - x: 2\n    y: 3\n")
+	for path, want := range map[string]int{
+		"$.name": 2, "$.list[0].x": 4, "$.list[1].y": 6, "$.list[1].z": 5, "$.nothing": 0, "$": 0, "": 0, "$.list[9]": 4, "not a path": 0,
+	} {
+		if got := Line(text, path); got != want {
+			t.Errorf("%s is in line %d, want %d", path, got, want)
+		}
+	}
+	if got := Line([]byte("name: ["), "$.name"); got != 0 {
+		t.Errorf("a broken file has line %d", got)
+	}
+}

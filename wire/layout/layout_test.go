@@ -2,6 +2,7 @@ package layout
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -95,5 +96,49 @@ func TestInhouse(t *testing.T) {
 	got := fmt.Sprintf("%x", answer[at:at+n])
 	if !ok || got != "02000000010106000000"+"00fe88b5"+"6c612101"+"00000003"+"0710"+"0300"+"00000005"+"aabbccdd"+"0008"+"0002"+"0000002a"+"10ff"+"00000001fffffffe" {
 		t.Fatalf("%v %s", ok, got)
+	}
+}
+
+// ATP's frames are decoded by its page: every field from the table of its header, the values, and what follows them.
+func TestATP(t *testing.T) {
+	l := load(t, "atp")
+	f := make([]byte, 308)
+	copy(f, []byte{5, 4, 3, 2, 1, 7, 0x77, 0x77, 0x77, 0x77, 0x77, 1, 0x07, 0x00, 0x45, 0, 0, 0x54})
+	h := f[34:] // behind 20 bytes of "IPv4"
+	binary.BigEndian.PutUint32(h[0:], 1<<3)
+	h[4], h[5] = 8, 0x80|0x08|0x04|0x01
+	binary.BigEndian.PutUint16(h[6:], 2)
+	binary.BigEndian.PutUint16(h[8:], 77)
+	binary.BigEndian.PutUint16(h[10:], 500)
+	binary.BigEndian.PutUint16(h[12:], 20500)
+	for i := range 62 {
+		binary.BigEndian.PutUint32(h[14+4*i:], uint32(int32(-i)))
+	}
+	binary.LittleEndian.PutUint64(h[262:], 0x1122334455667788)
+	binary.BigEndian.PutUint32(h[270:], 248)
+	d, fault := l.Decode(f)
+	if fault != OK {
+		t.Fatal(fault)
+	}
+	got := map[string]string{}
+	for _, v := range append(d.Fields, d.Trailer...) {
+		got[v.Field.Name] = v.Text
+	}
+	for name, want := range map[string]string{
+		"bitmap": "0x8: worker 3", "num-worker": "8", "overflow": "1", "ps-index": "0", "data-index": "0", "ecn": "1", "resend": "1", "collision": "0", "ack": "1",
+		"app-id": "2", "seq-num": "77", "agtr": "500", "agtr2": "20500", "key": "0x8877665544332211", "len-tensor": "0xf8",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	if s := l.PayloadText(&d); s != "62 int32: 0 -1 -2 -3 -4 -5 ..." {
+		t.Error(s)
+	}
+	if _, fault := l.Decode(f[:300]); fault != Short {
+		t.Errorf("a frame that was cut: %v", fault)
+	}
+	if _, fault := l.Decode(make([]byte, 60)); fault != Foreign {
+		t.Errorf("another EtherType: %v", fault)
 	}
 }
