@@ -18,17 +18,17 @@ type Options struct {
 	Rounds  int       // 0 means 5
 	Rate    uint64    // bit/s of each link; 0: 200e6
 	Nodes   []int     // of the training steps; nil: 2, 4, 6
+	Bytes   int       // of the all-reduce that is held against the links' bound; 0: 16 MiB
 	Log     io.Writer // progress; nil: none
 	Command string    // what the report says made it
 }
 
 const (
-	paperShare   = 0.51 // of communication in the naive step at 6 nodes
-	paperNodes   = 6
-	goalBound    = 0.90
-	goalSpeedUp  = 1.6
-	patience     = 10 * time.Minute
-	wholeMessage = 16 << 20
+	paperShare  = 0.51 // of communication in the naive step at 6 nodes
+	paperNodes  = 6
+	goalBound   = 0.90
+	goalSpeedUp = 1.6
+	patience    = 10 * time.Minute
 )
 
 // Run measures a ring of four beside the bound of its links, calibrates the model, and measures training steps beside it.
@@ -41,6 +41,9 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	}
 	if o.Nodes == nil {
 		o.Nodes = []int{2, 4, 6}
+	}
+	if o.Bytes == 0 {
+		o.Bytes = 16 << 20
 	}
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -73,6 +76,7 @@ func (o *Options) rateString() string { return fmt.Sprintf("%dMbit", o.Rate/1e6)
 // whole measures one large all-reduce on a ring of four.
 func (o *Options) whole(ctx context.Context, r *report.Report) (err error) {
 	const n = 4
+	bytes := float64(o.Bytes)
 	for _, mtu := range []int{1500, 9000} {
 		err := func() (err error) {
 			l, err := newRig(ctx, n, o.Rate, mtu)
@@ -82,30 +86,30 @@ func (o *Options) whole(ctx context.Context, r *report.Report) (err error) {
 			defer func() { err = errors.Join(err, l.Close()) }()
 			fmt.Fprintf(o.Log, "links of %s, MTU %d: a raw AF_XDP sender gets %.3f of the rate across\n", o.rateString(), mtu, l.link)
 			r.Add(report.Row{Name: fmt.Sprintf("link/%s/mtu%d", o.rateString(), mtu), Unit: "of the rate, by a raw sender"}, []float64{l.link}, nil)
-			bound := 2 * float64(n-1) / n * wholeMessage / (float64(o.Rate) / 8)
+			bound := 2 * float64(n-1) / n * bytes / (float64(o.Rate) / 8)
 			var times, bounds, packed, tcp []float64
 			if _, err := nicAllReduces(ctx, l.Lab, "none", 1<<18, 1); err != nil {
 				return err
 			}
 			for range o.Rounds {
-				d, err := nicAllReduces(ctx, l.Lab, "none", wholeMessage/4, 1)
+				d, err := nicAllReduces(ctx, l.Lab, "none", o.Bytes/4, 1)
 				if err != nil {
 					return err
 				}
-				e, err := nicAllReduces(ctx, l.Lab, "bfp16", wholeMessage/4, 1)
+				e, err := nicAllReduces(ctx, l.Lab, "bfp16", o.Bytes/4, 1)
 				if err != nil {
 					return err
 				}
-				f, err := tcpAllReduces(l.Lab, l.tcp, wholeMessage/4, 1)
+				f, err := tcpAllReduces(l.Lab, l.tcp, o.Bytes/4, 1)
 				if err != nil {
 					return err
 				}
-				times, bounds = append(times, wholeMessage/d.Seconds()/1e6), append(bounds, wholeMessage/bound/1e6)
-				packed, tcp = append(packed, wholeMessage/e.Seconds()/1e6), append(tcp, wholeMessage/f.Seconds()/1e6)
-				fmt.Fprintf(o.Log, "ring of %d, MTU %d, 16 MiB: %.3f of the bound without compression, %.2f times that with bfp16, %.3f over TCP\n",
-					n, mtu, bound/d.Seconds(), d.Seconds()/e.Seconds(), bound/f.Seconds())
+				times, bounds = append(times, bytes/d.Seconds()/1e6), append(bounds, bytes/bound/1e6)
+				packed, tcp = append(packed, bytes/e.Seconds()/1e6), append(tcp, bytes/f.Seconds()/1e6)
+				fmt.Fprintf(o.Log, "ring of %d, MTU %d, %d KiB: %.3f of the bound without compression, %.2f times that with bfp16, %.3f over TCP\n",
+					n, mtu, o.Bytes>>10, bound/d.Seconds(), d.Seconds()/e.Seconds(), bound/f.Seconds())
 			}
-			name := fmt.Sprintf("%d-nodes/%s/mtu%d/16MiB", n, o.rateString(), mtu)
+			name := fmt.Sprintf("%d-nodes/%s/mtu%d/%dKiB", n, o.rateString(), mtu, o.Bytes>>10)
 			row := report.Row{Name: "ring/" + name, Unit: "MB/s", Against: "2(N-1)/N * bytes / link rate", Bound: "headers, acknowledgements"}
 			row.Goal = goalBound
 			r.Add(row, times, bounds)

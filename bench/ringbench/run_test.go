@@ -14,9 +14,9 @@ import (
 func TestRun(t *testing.T) {
 	netlabtest.NeedRoot(t)
 	var log strings.Builder
-	o := Options{Rounds: 1, Nodes: []int{2}, Rate: 400e6, Command: "test", Log: io.MultiWriter(&log, os.Stderr)}
+	o := Options{Rounds: 1, Nodes: []int{2}, Rate: 1e9, Bytes: 1 << 20, Command: "test", Log: io.MultiWriter(&log, os.Stderr)}
 	if os.Getenv("GRADNIC_RINGBENCH") != "" {
-		o = Options{Rounds: 3, Nodes: []int{2, 4, 6}, Command: "test", Log: os.Stderr}
+		o = Options{Rounds: 3, Command: "test", Log: os.Stderr}
 	}
 	r, err := Run(t.Context(), o)
 	t.Log("\n" + log.String())
@@ -35,7 +35,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"ring/4-nodes/400Mbit/mtu1500/16MiB", "model/2-nodes/nic+bfp16", "naive-over-bfp16/2-nodes"} {
+	for _, want := range []string{"ring/4-nodes/1000Mbit/mtu1500/1024KiB", "model/2-nodes/nic+bfp16", "naive-over-bfp16/2-nodes"} {
 		if _, ok := found[want]; !ok && o.Rate != 0 {
 			t.Errorf("no row %s", want)
 		}
