@@ -59,7 +59,7 @@ func TestTaggedJobHandsOutKeys(t *testing.T) {
 		t.Errorf("not asked for: %v", got)
 	}
 	for name, n := range map[string]*apiv1.NativeSpec{
-		"multicast": {Tagged: true, Multicast: "239.1.1.1"}, "codec": {Tagged: true, Type: "float32", Codec: "bfp16"},
+		"multicast": {Tagged: true, Multicast: "239.1.1.1"},
 	} {
 		if _, err := r.client.InstallJob(t.Context(), &apiv1.InstallJobRequest{Spec: nativeSpec("x", n)}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("with %s: %v", name, err)
