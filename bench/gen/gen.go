@@ -2,6 +2,9 @@
 // of a netdev, so that one core can offer several million frames a second to whatever sits at the other end of a
 // veth pair. It is the fastest generator there is without a second machine, and it needs no module.
 //
+// Beside it there are two that make their frames in user space and send from one or many queues: by AF_XDP (RunXDP) and
+// through UDP sockets (RunUDP). All three keep a rate when one is asked, and say when they did not ([Judge]).
+//
 // What it offers is not what arrives: a full ring at the far end drops silently. Rates in reports are therefore
 // frames counted by the receiver over the time the generator ran, and the offered rate stands beside them.
 package gen
@@ -125,8 +128,8 @@ func Open(opts Options) (*Generator, error) {
 	return g, nil
 }
 
-// Run sends as fast as it goes for about the duration d and returns how many frames were offered and how long it took, by the kernel's
-// clock from the first frame to the last. Setting a live run up and down takes the kernel some 20 ms, so it is one
+// Run sends as fast as it goes for about the duration d and returns how many frames were offered and how long it took, by
+// the kernel's clock from the first frame to the last. Setting a live run up and down takes the kernel some 20 ms, so it is one
 // call, sized by a short run before it; both count, the gap between them does not.
 func (g *Generator) Run(d time.Duration) (offered uint64, elapsed time.Duration, err error) {
 	if g.opts.Rate > 0 {
