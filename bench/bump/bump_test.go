@@ -13,7 +13,7 @@ import (
 func TestMeasure(t *testing.T) {
 	netlabtest.NeedRoot(t)
 	var log strings.Builder
-	r, err := measure(t.Context(), options{rounds: 2, each: 200 * time.Millisecond, cases: []linkCase{{50e6, 3.3}}, log: io.MultiWriter(&log), pings: 50})
+	r, err := measure(t.Context(), options{rounds: 2, each: 200 * time.Millisecond, cases: []linkCase{{50e6, goal}}, log: io.MultiWriter(&log), pings: 50})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log.String())
 	}

@@ -23,9 +23,16 @@ import (
 const (
 	batch    = 32
 	segments = 16
-	// behind is the most datagrams that a sender which was not let run catches up with: half of what a NIC's ring holds.
-	behind = 2048
+	// stuck is how long nothing has to arrive until what is under way counts as lost.
+	stuck = 100 * time.Millisecond
 )
+
+// window is the most datagrams under way, each of so many bytes on the link: enough to fill it, and fewer than its queue (20
+// ms, at least 256 KiB) and half of a NIC's ring hold. Nothing is lost then, and no time goes into what would be.
+func window(rate uint64, bytes int) int {
+	queue := max(rate/8/50, 256<<10)
+	return min(int(queue)*7/10/bytes, framesPerQueue/4)
+}
 
 // load is payloads of real gradients, and what the far host should get of each.
 type load struct {
@@ -68,52 +75,66 @@ func payload(number int, values []float32) []byte {
 	return b
 }
 
-// sender sends the payloads over and over.
+// sender sends the payloads over and over, as many at a time as the window allows.
 type sender struct {
 	conn *ipv4.PacketConn
 	load *load
+	to   *receiver
 	next int
 	msgs []ipv4.Message
+	most int // under way
+	sent uint64
+	lost uint64
 }
 
-func newSender(conn *net.UDPConn, l *load) (*sender, error) {
-	s := &sender{conn: ipv4.NewPacketConn(conn), load: l, msgs: make([]ipv4.Message, batch/segments)}
+func newSender(conn *net.UDPConn, to *receiver, l *load, most int) (*sender, error) {
+	s := &sender{conn: ipv4.NewPacketConn(conn), to: to, load: l, most: most, msgs: make([]ipv4.Message, batch/segments)}
 	for i := range s.msgs {
 		s.msgs[i].Buffers = make([][]byte, segments)
 	}
-	return s, setUDP(conn, unix.UDP_SEGMENT, prefix+4*elements)
+	return s, setOption(conn, unix.SOL_UDP, unix.UDP_SEGMENT, prefix+4*elements)
 }
 
-// setUDP sets an option of a UDP socket.
-func setUDP(conn *net.UDPConn, option, value int) error {
+// setOption sets an option of a socket.
+func setOption(conn *net.UDPConn, level, option, value int) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("UDP option %d: %w", option, err)
+		return fmt.Errorf("socket option %d: %w", option, err)
 	}
 	var set error
-	if err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_UDP, option, value) }); err != nil {
-		return fmt.Errorf("UDP option %d: %w", option, err)
+	if err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), level, option, value) }); err != nil {
+		return fmt.Errorf("socket option %d: %w", option, err)
 	}
 	if set != nil {
-		return fmt.Errorf("UDP option %d: %w", option, set)
+		return fmt.Errorf("socket option %d: %w", option, set)
 	}
 	return nil
 }
 
-// send sends at a rate of datagrams a second for a while and returns how many. A sender that is behind catches up.
-func (s *sender) send(ctx context.Context, rate float64, d time.Duration) (sent uint64, err error) {
+// send sends for a while.
+func (s *sender) send(ctx context.Context, d time.Duration) error {
 	start := time.Now()
-	due := 0.0
-	for last := start; ; {
+	moved, before := start, uint64(0)
+	for {
 		now := time.Now()
 		if now.Sub(start) >= d || ctx.Err() != nil {
-			return sent, ctx.Err()
+			return ctx.Err()
 		}
-		due = min(due+now.Sub(last).Seconds()*rate, behind)
-		last = now
-		n := min(int(due)/segments, len(s.msgs))
-		if n == 0 {
-			time.Sleep(max(20*time.Microsecond, time.Duration((segments-due)/rate*1e9)))
+		arrived := s.to.datagrams.Load()
+		if arrived != before {
+			moved, before = now, arrived
+		}
+		underWay := int(s.sent - s.lost - arrived)
+		if underWay < 0 { // what was given up came after all
+			s.lost = s.sent - arrived
+			underWay = 0
+		}
+		n := min((s.most-underWay)/segments, len(s.msgs))
+		if n <= 0 {
+			if now.Sub(moved) > stuck {
+				s.lost += uint64(underWay)
+			}
+			time.Sleep(50 * time.Microsecond)
 			continue
 		}
 		for i := range n {
@@ -124,10 +145,9 @@ func (s *sender) send(ctx context.Context, rate float64, d time.Duration) (sent 
 		}
 		k, err := s.conn.WriteBatch(s.msgs[:n], 0)
 		if err != nil {
-			return sent, fmt.Errorf("send: %w", err)
+			return fmt.Errorf("send: %w", err)
 		}
-		sent += uint64(k * segments)
-		due -= float64(k * segments)
+		s.sent += uint64(k * segments)
 	}
 }
 
@@ -140,7 +160,7 @@ type receiver struct {
 // newReceiver starts to take datagrams. Each must be one of the wanted. The kernel hands over what it has put together
 // (UDP_GRO): all datagrams are of one length, so that they are told apart by it.
 func newReceiver(conn *net.UDPConn, want [][]byte) (*receiver, error) {
-	if err := setUDP(conn, unix.UDP_GRO, 1); err != nil {
+	if err := setOption(conn, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
 		return nil, err
 	}
 	const length = prefix + 4*elements

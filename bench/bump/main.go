@@ -7,8 +7,8 @@
 // host 1 counts the payload that its socket gets, and compares every datagram with what it should be: for the bump,
 // what the codec makes of it.
 //
-// The bare link is the same two NICs passing the same datagrams as they are. Rates to offer are searched for each of the
-// two, since a sender that is faster than a machine of few cores only takes time from the NICs; then they take turns.
+// The bare link is the same two NICs passing the same datagrams as they are. The two take turns. The sender keeps as much
+// under way as fills the link, and no more: one that is faster than a machine of few cores only takes time from the NICs.
 package main
 
 import (
@@ -17,14 +17,23 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// goal is how many times the payload of the bare link the bump should carry, on links up to the rate goalUpTo.
+const (
+	goal     = 3.3
+	goalUpTo = 500e6
+)
+
 func main() {
 	o := options{}
 	flag.StringVar(&o.out, "out", "build/bench/bump.json", "write the report to this file")
+	rates := flag.String("rates", "500e6,2e9,10e9", "rates of the links in bit/s, comma-separated")
 	page := flag.String("page", "", "put the table into this page, between its lines <!-- bump -->")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds in which the bare link and the bump have their turn")
 	flag.DurationVar(&o.each, "each", time.Second, "how long a turn takes")
@@ -35,7 +44,18 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	o.cases = []linkCase{{500e6, 3.3}, {2e9, 0}, {10e9, 0}}
+	for _, text := range strings.Split(*rates, ",") {
+		rate, err := strconv.ParseFloat(text, 64)
+		if err != nil || rate < 1e6 || rate > 100e9 {
+			fmt.Fprintf(os.Stderr, "bump: -rates %q: legal are 1e6 to 100e9\n", text)
+			os.Exit(2)
+		}
+		c := linkCase{rate: uint64(rate)}
+		if c.rate <= goalUpTo {
+			c.goal = goal
+		}
+		o.cases = append(o.cases, c)
+	}
 	r, err := measure(ctx, o)
 	if err == nil {
 		err = r.WriteFile(o.out)

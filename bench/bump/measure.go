@@ -63,12 +63,11 @@ func name(rate uint64) string {
 	return fmt.Sprintf("%dMbit", rate/1e6)
 }
 
-// way is the bare link or the bump: a socket of host 0, one of host 1, and the rate that suits them.
+// way is the bare link or the bump: a socket of host 0 and one of host 1.
 type way struct {
 	name string
 	s    *sender
 	r    *receiver
-	rate float64
 	end  func() error
 
 	payload []float64 // bytes a second, by round
@@ -100,18 +99,19 @@ func (o options) link(ctx context.Context, rep *report.Report, l *load, c linkCa
 		name string
 		port int
 		want [][]byte
-	}{{"bare", barePort, l.payloads}, {"bump", bumpPort, l.restored}} {
+		most int
+	}{{"bare", barePort, l.payloads, window(c.rate, 1514)}, {"bump", bumpPort, l.restored, window(c.rate, 434)}} {
 		from, to, err := r.dial(w.port)
 		if err != nil {
 			return err
 		}
-		s, err := newSender(from, l)
-		if err != nil {
-			return errors.Join(err, from.Close(), to.Close())
-		}
 		got, err := newReceiver(to, w.want)
 		if err != nil {
 			return errors.Join(err, from.Close(), to.Close())
+		}
+		s, err := newSender(from, got, l, w.most)
+		if err != nil {
+			return errors.Join(err, from.Close(), to.Close(), <-got.done)
 		}
 		ways[i] = &way{name: w.name, s: s, r: got}
 		ways[i].end = func() error { return errors.Join(from.Close(), to.Close(), <-ways[i].r.done) }
@@ -122,11 +122,6 @@ func (o options) link(ctx context.Context, rep *report.Report, l *load, c linkCa
 	}
 	time.Sleep(100 * time.Millisecond)
 	ways[1].r.wrong.Store(0) // those before the far end was found came raw
-	for _, w := range ways {
-		if err := o.search(ctx, r, w, c.rate); err != nil {
-			return err
-		}
-	}
 	for range o.rounds {
 		for _, w := range ways {
 			if err := o.turn(ctx, r, w); err != nil {
@@ -164,60 +159,36 @@ func mega(v []float64) []float64 {
 	return m
 }
 
-// search finds the rate to offer: from a little more than could pass at best, downwards as long as more arrives.
-func (o options) search(ctx context.Context, r *rig, w *way, link uint64) error {
-	top := float64(link) / 8 / 1514 * 1.05
-	if w.name == "bump" {
-		top *= 3.6
-	}
-	best := 0.0
-	for rate := top; rate > top/40; rate *= 0.8 {
-		got, err := o.offer(ctx, r, w, rate, max(o.each/4, 10*time.Millisecond))
-		if err != nil {
-			return err
-		}
-		if got.payload > best {
-			best, w.rate = got.payload, rate
-		} else if got.payload < 0.85*best {
-			break
-		}
-	}
-	fmt.Fprintf(o.log, "%s: %.0f datagrams a second are offered\n", w.name, w.rate)
-	return nil
-}
+type taken struct{ payload, busy, wire float64 }
 
-type taken struct{ offered, payload, busy, wire float64 }
-
-// offer sends for a while and returns bytes of payload a second that arrived.
-func (o options) offer(ctx context.Context, r *rig, w *way, rate float64, d time.Duration) (t taken, err error) {
+// carry sends for a while and returns what arrived in that time, a second.
+func (o options) carry(ctx context.Context, r *rig, w *way, d time.Duration) (t taken, err error) {
 	sent0, bytes0 := r.counters().Sent.Bytes, w.r.bytes.Load()
 	cpu0, start := cpuSeconds(), time.Now()
-	sent, err := w.s.send(ctx, rate, d)
-	if err != nil {
+	if err := w.s.send(ctx, d); err != nil {
 		return t, err
 	}
 	elapsed := time.Since(start).Seconds()
-	t.offered = float64(sent) / elapsed
 	t.payload = float64(w.r.bytes.Load()-bytes0) / elapsed
 	t.wire = float64(r.counters().Sent.Bytes-sent0) / elapsed
 	t.busy = (cpuSeconds() - cpu0) / elapsed
-	time.Sleep(40 * time.Millisecond) // queues empty: tbf's holds 20 ms
+	time.Sleep(30 * time.Millisecond) // what is under way arrives
 	return t, nil
 }
 
 // turn is one round of one way.
 func (o options) turn(ctx context.Context, r *rig, w *way) error {
 	// The queues fill first: what arrives in the measured time is what the link carries.
-	if _, err := w.s.send(ctx, w.rate, o.each/5); err != nil {
+	if err := w.s.send(ctx, o.each/5); err != nil {
 		return err
 	}
-	t, err := o.offer(ctx, r, w, w.rate, o.each)
+	t, err := o.carry(ctx, r, w, o.each)
 	if err != nil {
 		return err
 	}
 	w.payload, w.busy, w.wire = append(w.payload, t.payload), append(w.busy, t.busy), append(w.wire, t.wire)
 	c := r.counters()
-	fmt.Fprintf(o.log, "%s: %.0f offered, %.1f MB/s of payload, %.2f of the machine busy, ratio so far %.3f\n", w.name, t.offered, t.payload/1e6, t.busy, c.Ratio())
+	fmt.Fprintf(o.log, "%s: %.1f MB/s of payload, %.2f of the machine busy, ratio so far %.3f\n", w.name, t.payload/1e6, t.busy, c.Ratio())
 	if w.name == "bump" && c.Raw[bump.RawNoPeer] > 0 && c.Lost > 0 {
 		return errors.New("the far end was lost: part of the datagrams went raw")
 	}

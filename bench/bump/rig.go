@@ -7,6 +7,8 @@ import (
 	"net"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gradnic/dataplane"
 	"gradnic/internal/netlab"
 	"gradnic/service/bump"
@@ -20,7 +22,9 @@ const (
 	prefix   = 8    // bytes before the elements: the datagram's number among the payloads
 	elements = 366  // of a payload: with the prefix the most that an MTU of 1500 takes
 	mtu      = 1500
-	rule     = "udp dport=9001-9002 offset=8 type=float32 codec=bfp16"
+
+	framesPerQueue = 8192
+	rule           = "udp dport=9001-9002 offset=8 type=float32 codec=bfp16"
 )
 
 func hostIP(side int) inet.Addr { return inet.Addr{10, 71, 0, byte(side + 1)} }
@@ -75,7 +79,7 @@ func (r *rig) start(ctx context.Context) error {
 		in := r.nicNS[side].Do
 		n, err := dataplane.New(
 			// Asleep when idle: the machine may have fewer cores than there are lanes, sockets and senders.
-			dataplane.Config{MAC: inet.MAC{2, 0x67, 192, 0, 2, byte(side + 1)}, IP: inet.Addr{192, 0, 2, byte(side + 1)}, Wait: dataplane.Interrupt, FramesPerQueue: 8192},
+			dataplane.Config{MAC: inet.MAC{2, 0x67, 192, 0, 2, byte(side + 1)}, IP: inet.Addr{192, 0, 2, byte(side + 1)}, Wait: dataplane.Interrupt, FramesPerQueue: framesPerQueue},
 			dataplane.XDPPort{Interface: "h", Namespace: in, WholePort: true}, dataplane.XDPPort{Interface: "w", Namespace: in, WholePort: true})
 		if err != nil {
 			return err
@@ -98,7 +102,7 @@ func (r *rig) start(ctx context.Context) error {
 // meet sends until the far end is found.
 func (r *rig) meet(s *sender, ctx context.Context) error {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
-		if _, err := s.send(ctx, 2000, 20*time.Millisecond); err != nil {
+		if err := s.send(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 		for _, p := range r.bumps[0].Status().Peers {
@@ -149,5 +153,6 @@ func (r *rig) dial(port int) (from, to *net.UDPConn, err error) {
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("host 0 to port %d: %w", port, err), to.Close())
 	}
-	return from, to, errors.Join(to.SetReadBuffer(8<<20), from.SetWriteBuffer(4<<20))
+	// As root beyond the limit of net.core.rmem_max.
+	return from, to, errors.Join(setOption(to, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20), setOption(from, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 4<<20))
 }
