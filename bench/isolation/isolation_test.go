@@ -20,7 +20,7 @@ var (
 // tenant that is starved from one that is not.
 const (
 	goal  = 1.10
-	loose = 2.0
+	loose = 3.0
 	tries = 3
 	// budget is B's: a twentieth of what it sends.
 	budget = 10_000
