@@ -87,6 +87,10 @@
 //	ours, ICMP echo request                              taken-echo       socket
 //	ours, other ICMP, other protocols                    pass-protocol    kernel
 //	to be taken, but the queue has no socket             unbound          kernel
+//	to be taken, but over its sender's budget            over-budget      nowhere: dropped
+//
+// Budgets ([Steering.SetBudgets]) are by source MAC, each a bucket of tokens that the CPUs share; without any, the way of a
+// frame is as short as it was before there were budgets (BenchmarkSteer).
 //
 // Lengths and checksums are not judged here: a frame with all its headers and a wrong
 // length is the socket's, whose owner drops it under its own reason. A tag that a NIC
