@@ -108,6 +108,12 @@ func FuzzNative(f *testing.F) {
 	if err := n.InstallJob(JobSpec{Name: "j", Protocol: ProtocolNative, Workers: 2, Elements: 4, Slots: 4, Native: &NativeSpec{Deadline: time.Second}}); err != nil {
 		f.Fatal(err)
 	}
+	// A second job has codecs, with results longer than contributions.
+	if err := n.InstallJob(JobSpec{Name: "k", Protocol: ProtocolNative, Workers: 2, Elements: 40, Slots: 4, Native: &NativeSpec{
+		Type: aggregation.Float32, Codec: "topk=2", Result: "bfp16", Deadline: time.Second,
+	}}); err != nil {
+		f.Fatal(err)
+	}
 	if err := n.openAll(f.Context()); err != nil {
 		f.Fatal(err)
 	}
@@ -119,6 +125,12 @@ func FuzzNative(f *testing.F) {
 	f.Add(byte(1), []byte(w.frame(native.Header{Kind: native.Report, Epoch: 1}, []byte{0, 0, 0, 1, 0, 0, 0, 1, 2})[42:]))
 	f.Add(byte(0), []byte(w.frame(native.Header{Kind: native.Supply}, le32(1, 2, 3, 4))[42:]))
 	f.Add(byte(0), []byte(w.frame(native.Header{Kind: native.Leave}, le32(1))[42:]))
+	topk := &nativeWorker{rank: 0, port: mem, typ: native.Float32}
+	values := append(le32(2, 3, 5), le32(0x3f800000, -0x40800000)...) // 1 and -1
+	frame := topk.contribution(0, 0, values)
+	frame[45] = 11
+	f.Add(byte(2), frame[42:])
+	f.Add(byte(3), []byte(topk.frame(native.Header{Kind: native.Report}, []byte{0, 0, 0, 0, 0, 0, 0, 1})[42:]))
 	buf := make([]byte, 4096)
 	f.Fuzz(func(t *testing.T, rank byte, b []byte) {
 		if len(b) > 1400 {
@@ -131,10 +143,10 @@ func FuzzNative(f *testing.F) {
 		binary.BigEndian.PutUint16(frame[38:], uint16(len(frame)-34))
 		if len(b) > 7 {
 			frame[49] %= 3
-			frame[48], frame[46], frame[47] = 0, 0, 1
+			frame[48], frame[46], frame[47] = 0, 0, 1+rank>>1&1
 		}
 		if len(b) > 11 {
-			copy(frame[50:54], []byte{0, 0, 0, byte(l.natives[1].native.epoch) - frame[53]%2}) // often the right one
+			copy(frame[50:54], []byte{0, 0, 0, byte(l.natives[1+rank>>1&1].native.epoch) - frame[53]%2}) // often the right one
 		}
 		mustSend(t, mem, frame)
 		for l.round() {
