@@ -28,7 +28,7 @@ func (r *rankOnNIC) Begin(c Call) error {
 		return err
 	}
 	cfg := acclConfig(r.o)
-	cfg.Timeout = 200 * time.Millisecond
+	cfg.Timeout = 3 * time.Second
 	if r.rank, err = service.Attach(r.nic, service.Config{Config: cfg, Ports: []string{"card"}}); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (r *rankOnNIC) End() error { return errors.Join(<-r.done, r.rank.Close()) }
 // The ACCL suite passes over a veth with jumbo frames, the card being a rank in a NIC on AF_XDP.
 func TestACCLOverVeth(t *testing.T) {
 	s, o := load(t, "accl"), options(t, 64)
-	o.Quiet = 8 * time.Millisecond
+	o.Quiet, o.Timeout = 8*time.Millisecond, 5*time.Second
 	c := newCable(t, 9000)
 	n, err := dataplane.New(dataplane.Config{MAC: o.NIC.MAC, IP: o.NIC.IP, Wait: dataplane.Interrupt, ChunkSize: 4096}, dataplane.XDPPort{Interface: "card", Namespace: c.card.Do})
 	if err != nil {

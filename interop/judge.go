@@ -11,7 +11,7 @@ import (
 )
 
 // crossing is how long after its result a packet may still come that was sent before: it was on its way, or in a queue.
-const crossing = 200 * time.Millisecond
+const crossing = time.Second
 
 // address is whom a worker is known by; several may share a MAC.
 type address struct {

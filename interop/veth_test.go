@@ -80,7 +80,7 @@ func TestVeth(t *testing.T) {
 			}
 			c := newCable(t, 1500)
 			c.gradnic(t, &o, s)
-			o.Quiet = 8 * time.Millisecond
+			o.Quiet, o.Timeout = 8*time.Millisecond, 5*time.Second // a busy machine is slow, not silent
 			target := c.open(t, &o)
 			defer target.Close()
 			r, err := Run(context.Background(), s, target, "kit", o)
