@@ -203,6 +203,12 @@ func (o *Options) steps(ctx context.Context, r *report.Report, sys *plan.System,
 	for k := range modes {
 		r.Add(report.Row{Name: name(k), Unit: "s"}, seconds[k], nil)
 	}
+	shares := make([]float64, 0, o.Rounds)
+	for _, naive := range seconds[0] {
+		shares = append(shares, 1-3*layers*forward.Seconds()/naive)
+	}
+	fmt.Fprintf(o.Log, "step, %d nodes: communication was %.1f %% of the naive step\n", n, 100*report.Median(shares))
+	r.Add(report.Row{Name: fmt.Sprintf("step/%d-nodes/share", n), Unit: "of the naive step is communication"}, shares, nil)
 	nicPacked := len(modes) - 1
 	row := report.Row{Name: fmt.Sprintf("naive-over-bfp16/%d-nodes", n), Unit: "s naive", Against: name(nicPacked), Bound: "compute that nothing hides"}
 	if n == paperNodes {
