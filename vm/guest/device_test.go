@@ -3,15 +3,17 @@
 package guest
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 var scriptLine = regexp.MustCompile(`^pg (\S+) (?:'([^']*)'|(\w+))(.*)$`)
@@ -27,13 +29,20 @@ func TestPktgenScriptDrivesTheDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	device := exec.Command("/gradnic", "bench", "device", "--interface", nut.name, "--function", "sink", "--pktgen", "--json")
-	var out, log bytes.Buffer
-	device.Stdout, device.Stderr = &out, &log
+	var out bytes.Buffer
+	device.Stdout = &out
+	stderr, err := device.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := device.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer device.Process.Kill()
-	time.Sleep(3 * time.Second) // its program and socket
+	log := bufio.NewReader(stderr)
+	if line, err := log.ReadString('\n'); !strings.HasPrefix(line, "ready ") {
+		t.Fatalf("the device says %q: %v", line, err)
+	}
 	ran := 0
 	for line := range strings.Lines(string(script)) {
 		m := scriptLine.FindStringSubmatch(strings.TrimSpace(line))
@@ -51,8 +60,9 @@ func TestPktgenScriptDrivesTheDevice(t *testing.T) {
 	if err := device.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if err := device.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, log.Bytes())
+	rest, err := io.ReadAll(log)
+	if err := errors.Join(err, device.Wait()); err != nil {
+		t.Fatalf("%v: %s", err, rest)
 	}
 	var got struct {
 		Pktgen struct {
@@ -66,11 +76,11 @@ func TestPktgenScriptDrivesTheDevice(t *testing.T) {
 		} `json:"pktgen"`
 	}
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatalf("%v: %s%s", err, out.Bytes(), log.Bytes())
+		t.Fatalf("%v: %s%s", err, out.Bytes(), rest)
 	}
 	p := got.Pktgen
 	if p.Frames != 2*frames || len(p.Streams) != 1 || p.Latency == nil || p.Latency.Samples != 2*frames {
-		t.Fatalf("%s%s", out.Bytes(), log.Bytes())
+		t.Fatalf("%s%s", out.Bytes(), rest)
 	}
 	if s := p.Streams[0]; s.Unique != 2*frames || s.Lost+s.Duplicates+s.Reordered != 0 {
 		t.Errorf("%+v of %d frames", s, 2*frames)
