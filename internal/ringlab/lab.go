@@ -38,6 +38,7 @@ type Lab struct {
 	switchNS *netlab.NS
 	Nodes    []*Node
 	peers    []ring.Peer
+	procs    int // GOMAXPROCS as it was
 }
 
 // Node is one node's namespace and, while it is started, its NIC and its place in the ring.
@@ -97,7 +98,14 @@ func New(o Options) (_ *Lab, err error) {
 		l.Nodes = append(l.Nodes, &Node{NS: ns})
 		l.peers = append(l.peers, ring.Peer{Node: uint16(i), Endpoint: NICAddress(i)})
 	}
-	return l, l.bridge()
+	if err := l.bridge(); err != nil {
+		return nil, err
+	}
+	// Each NIC has a thread that sleeps and wakes at every batch. With the usual GOMAXPROCS, as many as there are CPUs, such
+	// a thread would wait for another's turn in Go's scheduler when it wakes; so the kernel's decides alone.
+	l.procs = runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(max(l.procs, runtime.NumCPU()+2*o.Nodes))
+	return l, nil
 }
 
 // bridge connects all links.
@@ -233,6 +241,7 @@ func (l *Lab) Check() error {
 func (l *Lab) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	defer runtime.GOMAXPROCS(l.procs)
 	var errs []error
 	for _, n := range l.Nodes {
 		if n.Ring != nil {
