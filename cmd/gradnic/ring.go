@@ -24,7 +24,8 @@ func newRingCmd() *cobra.Command {
 		Long: `Runs a NIC on the interface that is one node of a ring, as the FPGA AI smart NIC is: the nodes' arrays are reduced from
 NIC to NIC, compressed on the way. Starts with the other nodes, in any order; sums the array once to warm up and --iters
 times more, checks every element, and prints times as nccl-tests does and what the card counts. Status 1 when a node dies
-or an element is wrong. docs/ring.md tells more. Needs root.`,
+or an element is wrong. With --host-socket it sums what processes of this host hand in, from Go, C, Python or PyTorch, until
+it is interrupted. docs/ring.md tells more. Needs root.`,
 		Example: `  gradnic ring --interface eth1 --nodes 10.61.1.1,10.61.1.2,10.61.1.3 --node 0
   gradnic ring demo --nodes 6 --kill`,
 		Args: noSuchVerb,
@@ -58,6 +59,7 @@ or an element is wrong. docs/ring.md tells more. Needs root.`,
 	f.IntVar(&o.Window, "window", 0, "blocks on their way at once (default 16, less with more than 8 nodes)")
 	f.DurationVar(&o.DeadAfter, "dead-after", time.Second, "how long a neighbour may be silent")
 	f.DurationVar(&o.Deadline, "deadline", time.Minute, "how long an all-reduce may take")
+	f.StringVar(&o.HostSocket, "host-socket", "", "give the node to processes of this host, at this Unix socket, until interrupted; sum nothing here")
 	f.DurationVar(&o.Join, "join-timeout", 30*time.Second, "how long the ring may take to form")
 	cmd.AddCommand(newRingDemoCmd(&output))
 	return cmd
