@@ -1,0 +1,247 @@
+"""Tests of the package over a ring of two NICs, whose sockets GRADNIC_TEST_SOCKETS names, separated by commas.
+
+python_test.go makes the ring and runs this file.
+"""
+
+import gc
+import multiprocessing
+import os
+import threading
+import time
+import unittest
+
+import numpy
+
+import gradnic
+
+SOCKETS = os.environ["GRADNIC_TEST_SOCKETS"].split(",")
+NODES = len(SOCKETS)
+
+
+def gradient(node, n):
+    return numpy.random.RandomState(node + 1).standard_normal(n).astype(numpy.float32)
+
+
+def total(n):
+    return gradient(0, n) + gradient(1, n)
+
+
+def child_all_reduce(socket, node, queue):
+    with gradnic.Nic(socket) as nic:
+        a = gradient(node, 1000)
+        nic.all_reduce(a, codec="none")
+        queue.put(bool((a == total(1000)).all()))
+
+
+class RingTest(unittest.TestCase):
+    def setUp(self):
+        self.nics = [gradnic.Nic(s, arena=1 << 21) for s in SOCKETS]
+
+    def tearDown(self):
+        for nic in self.nics:
+            nic.close(wait=False)
+
+    def each(self, f):
+        """Runs f(node, nic) for all nodes at once and returns the results."""
+        out = [None] * NODES
+
+        def run(i):
+            try:
+                out[i] = f(i, self.nics[i])
+            except Exception as e:
+                out[i] = e
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(NODES)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        for o in out:
+            if isinstance(o, Exception):
+                raise o
+        return out
+
+    def test_numpy(self):
+        def f(node, nic):
+            inside, outside = nic.empty((20, 1000)), gradient(node, 20000)
+            inside[:] = gradient(node, 20000).reshape(20, 1000)
+            stats = nic.all_reduce(inside, codec="none")
+            nic.all_reduce(outside, codec="none")
+            self.assertGreater(stats.blocks, 0)
+            self.assertGreater(stats.elapsed, 0)
+            row = nic.empty((2, 8))
+            row[:] = node
+            nic.all_reduce(row[1], codec="none")  # a part of an array
+            numpy.testing.assert_array_equal(row, [[node] * 8, [1] * 8])
+            return inside.ravel(), outside
+
+        for a, b in self.each(f):
+            numpy.testing.assert_array_equal(a, total(20000))
+            numpy.testing.assert_array_equal(b, total(20000))
+
+    def test_codec(self):
+        def f(node, nic):
+            a = gradient(node, 5000)
+            nic.all_reduce(a)  # bfp16
+            return a
+
+        a, b = self.each(f)
+        numpy.testing.assert_array_equal(a, b)
+        off = numpy.abs(a - total(5000)).max()
+        self.assertTrue(0 < off < 0.1, off)
+
+    def test_weights(self):
+        def f(node, nic):
+            a, w = gradient(node, 3000), gradient(9, 3000)
+            nic.all_reduce(a, weights=w, learning_rate=0.5, codec="none")
+            return a, w
+
+        want = gradient(9, 3000) - numpy.float32(0.5) * total(3000)
+        for a, w in self.each(f):
+            numpy.testing.assert_array_equal(a, want)
+            numpy.testing.assert_array_equal(w, want)
+
+    def test_many_unheld(self):
+        """Arrays that nobody holds are kept for as long as the NIC has them."""
+
+        def f(node, nic):
+            last = gradient(node, 4000)
+            ops = [nic.start(gradient(node, 4000), codec="none") for _ in range(20)]
+            op = nic.start(last, codec="none")
+            gc.collect()
+            op.wait()
+            self.assertTrue(all(o.done() or o.wait() for o in ops))
+            nic.barrier()
+            self.assertEqual(len(nic._running), 0)
+            return last
+
+        for a in self.each(f):
+            numpy.testing.assert_array_equal(a, total(4000))
+
+    def test_refused(self):
+        nic = self.nics[0]
+        frozen = numpy.zeros(4, numpy.float32)
+        frozen.flags.writeable = False
+        for bad in [
+            numpy.zeros(4),
+            numpy.zeros(4, ">f4"),
+            numpy.zeros((4, 4), numpy.float32)[:, 1],
+            frozen,
+            [1.0, 2.0],
+            None,
+        ]:
+            if bad is None:
+                continue
+            with self.assertRaises(gradnic.InvalidArgument):
+                nic.start(bad)
+        with self.assertRaises(gradnic.InvalidArgument):
+            nic.start(numpy.zeros(4, numpy.float32), weights=numpy.zeros(3, numpy.float32))
+        with self.assertRaises(gradnic.RequestFailed):
+            nic.all_reduce(numpy.zeros(4, numpy.float32), codec="nope")
+        with self.assertRaises(gradnic.NoRoom):
+            nic.empty(1 << 22)
+        with self.assertRaises(gradnic.InvalidArgument):
+            nic.empty(-1)
+        with self.assertRaises(gradnic.Error):
+            gradnic.Nic("/nowhere/at/all")
+        with self.assertRaisesRegex(gradnic.Error, "has the node"):
+            gradnic.Nic(SOCKETS[0])
+        self.assertTrue(gradnic.version())
+
+    def test_memory(self):
+        """empty() gives memory back when the last view is gone, also after close; arrays outlive the connection."""
+        nic = self.nics[0]
+        for _ in range(50):
+            a = nic.empty(200_000)  # 50 of them would not fit
+            view = a[100:]
+            del a
+            view[:] = 3
+            with self.assertRaises(gradnic.NoRoom):
+                nic.empty(400_000)
+            del view
+        a = nic.empty(10)
+        nic.close()
+        nic.close()
+        a[:] = 5
+        self.assertEqual(a.sum(), 50)
+        with self.assertRaises(gradnic.Closed):
+            nic.all_reduce(a)
+        with self.assertRaises(gradnic.Closed):
+            nic.empty(1)
+
+    def test_timeout(self):
+        nic = self.nics[0]
+        a = gradient(0, 1000)
+        op = nic.start(a, codec="none")
+        with self.assertRaises(TimeoutError):
+            op.wait(0.05)
+        self.assertFalse(op.done())
+        b = gradient(1, 1000)
+        self.nics[1].all_reduce(b, codec="none")
+        self.assertGreater(op.wait().elapsed, 0.04)
+        numpy.testing.assert_array_equal(a, b)
+
+    def test_status_and_failure(self):
+        """A node that hands in nothing: an error at the deadline; formed again, the ring goes on."""
+        s = self.nics[0].status()
+        self.assertEqual((s.node, s.nodes, s.phase, s.failure), (0, [0, 1], "formed", ""))
+        with self.assertRaises(gradnic.RequestFailed):
+            self.nics[0].all_reduce(gradient(0, 10), deadline=0.1)
+        s = self.nics[0].status()
+        self.assertEqual(s.phase, "failed")
+        self.assertTrue(s.failure)
+        self.each(lambda node, nic: nic.reform([0, 1]))
+
+        def f(node, nic):
+            a = gradient(node, 10)
+            nic.all_reduce(a, codec="none")
+            return a
+
+        for a in self.each(f):
+            numpy.testing.assert_array_equal(a, total(10))
+
+    def test_fork(self):
+        """A child is refused at once; the parent goes on."""
+        nic = self.nics[0]
+        op = nic.start(gradient(0, 100), codec="none")
+        child = os.fork()
+        if child == 0:
+            ok = 0
+            for f in (lambda: gradnic.Nic(SOCKETS[1]), nic.status, op.done, lambda: nic.empty(4)):
+                try:
+                    f()
+                except gradnic.Forked as e:
+                    ok += "spawn" in str(e)
+            nic.close()
+            os._exit(0 if ok == 4 else 1)
+        for _ in range(500):
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                break
+            time.sleep(0.01)
+        else:
+            os.kill(child, 9)
+            self.fail("the child hangs")
+        self.assertEqual(status, 0)
+        self.nics[1].all_reduce(gradient(1, 100), codec="none")
+        op.wait()
+
+    def test_spawn(self):
+        """Processes that are spawned have a NIC each; a Nic cannot be sent to them."""
+        with self.assertRaises(TypeError):
+            self.nics[0].__reduce__()
+        for nic in self.nics:
+            nic.close()
+        ctx = multiprocessing.get_context("spawn")
+        queue = ctx.Queue()
+        children = [ctx.Process(target=child_all_reduce, args=(s, i, queue)) for i, s in enumerate(SOCKETS)]
+        for c in children:
+            c.start()
+        self.assertEqual([queue.get(timeout=30) for _ in children], [True] * NODES)
+        for c in children:
+            c.join(10)
+            self.assertEqual(c.exitcode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

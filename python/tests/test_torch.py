@@ -1,0 +1,76 @@
+"""Tests with torch, over the ring of GRADNIC_TEST_SOCKETS."""
+
+import os
+import threading
+import unittest
+
+import torch
+
+import gradnic
+from gradnic import ddp
+
+SOCKETS = os.environ["GRADNIC_TEST_SOCKETS"].split(",")
+
+
+def gradient(node, n):
+    return torch.randn(n, generator=torch.Generator().manual_seed(node + 1))
+
+
+class TorchTest(unittest.TestCase):
+    def test_tensors(self):
+        """Tensors in place, of torch's memory and of the NIC's; the hook's future; the sum in the ring's order."""
+        n = 40000
+        want = ddp.ring_sum([gradient(i, n) for i in range(len(SOCKETS))])
+        errors = []
+
+        def run(node):
+            try:
+                with gradnic.Nic(SOCKETS[node]) as nic:
+                    a = gradient(node, n)
+                    nic.all_reduce(a, codec="none")
+                    b = torch.from_numpy(nic.empty(n))
+                    b.copy_(gradient(node, n))
+                    ring = ddp.Ring(nic, codec="none")
+                    c = ring.start(b).wait()
+                    ring.close()
+                    if not (torch.equal(a, want) and torch.equal(b, want) and c is b):
+                        errors.append(f"node {node}: not the sum")
+                    if (ring.world, ring.buckets, ring.elements) != (len(SOCKETS), 1, n):
+                        errors.append(f"node {node}: {ring.world} {ring.buckets} {ring.elements}")
+            except Exception as e:
+                errors.append(e)
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(len(SOCKETS))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(errors, [])
+
+    def test_refused(self):
+        with gradnic.Nic(SOCKETS[0]) as nic:
+            for bad in (torch.zeros(4, dtype=torch.float64), torch.zeros(4, 4).t()[1], torch.empty(4, device="meta")):
+                with self.assertRaises(gradnic.InvalidArgument):
+                    nic.start(bad)
+
+    def test_failure(self):
+        """What the NIC cannot do is the future's error."""
+        with gradnic.Nic(SOCKETS[0]) as nic:
+            ring = ddp.Ring(nic, codec="nope")
+            with self.assertRaisesRegex(RuntimeError, "nope"):
+                ring.start(torch.zeros(4)).wait()
+            ring.close()
+
+    def test_ring_sum(self):
+        """Against the definition, element by element."""
+        parts = [gradient(i, 70) for i in range(3)]
+        got = ddp.ring_sum(parts, slice_elements=8, piece=50)
+        for j in range(70):
+            own = j % 50 // 8 % 3
+            v = parts[own][j] + parts[own - 1][j]
+            v = v + parts[own - 2][j]
+            self.assertEqual(got[j].item(), v.item())
+
+
+if __name__ == "__main__":
+    unittest.main()
