@@ -142,6 +142,38 @@ func nativeFrames(t *testing.T) (out [][]byte) {
 	b := make([]byte, native.ReportLen+2)
 	report.Put(b)
 	add(worker, nic, native.Header{Kind: native.Report, Job: 7, Rank: 1, Epoch: 5, Round: 2, Slot: 3}, b)
+	return append(out, taggedFrames(t, worker, nic)...)
+}
+
+// taggedFrames are one of each kind that ends with a counter and a tag.
+func taggedFrames(t *testing.T, worker, nic native.Endpoint) (out [][]byte) {
+	salt := native.Salt{0x18, 0x91, 2, 3, 4, 5, 6, 7, 0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7}
+	auth, err := native.NewAuth(&native.Key{0x10, 0x11, 0x12}, &salt, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, notice, leave := make([]byte, native.ReportLen), make([]byte, native.NoticeLen), []byte{0xb1, 0xb1, 0xb1, 0xb1}
+	(&native.ReportBody{Nonce: 9}).Put(report)
+	(&native.NoticeBody{Code: native.Ready, Workers: 1, Elements: 4, Slots: 8, Life: 5, Nonce: 9}).Put(notice)
+	for i, m := range []struct {
+		kind    native.Kind
+		payload []byte
+	}{
+		{native.Report, append(report, salt[:]...)}, {native.Notice, notice}, {native.Contribution, make([]byte, 16)},
+		{native.Result, make([]byte, 16)}, {native.Supply, nil}, {native.Leave, leave},
+	} {
+		from, to, d := worker, nic, native.FromWorker
+		if m.kind == native.Result || m.kind == native.Notice {
+			from, to, d = nic, worker, native.FromNetwork
+		}
+		h := native.Header{Kind: m.kind, Flags: native.FlagTagged, Job: 7, Rank: 1, Epoch: 5, Slot: 2, Elements: 4}
+		f := make([]byte, native.FrameLen(len(m.payload)+native.TrailerLen))
+		native.PutFrame(f, &from, &to, &h, len(m.payload)+native.TrailerLen)
+		copy(f[native.ValuesOffset:], m.payload)
+		message := f[native.ValuesOffset-native.HeaderLen:]
+		auth.Seal(message[:native.HeaderLen+len(m.payload)+native.TrailerLen], d, 1<<42+uint64(i))
+		out = append(out, f)
+	}
 	return out
 }
 

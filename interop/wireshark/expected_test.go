@@ -124,6 +124,16 @@ func expectNative(t *testing.T, s shown, b []byte) {
 	s.add("gradnic.length", len(v.Payload()))
 	s.add("gradnic.plane", h.Plane)
 	s.add("gradnic.zero", 0)
+	if v.Tagged() {
+		counter, tag := v.Counter(), v.Tag()
+		s.add("gradnic.counter", counter)
+		s.add("gradnic.tag", tag[:])
+		if h.Kind == native.Report {
+			salt := v.Salt()
+			s.add("gradnic.salt", salt[:])
+		}
+	}
+	v = v.Untagged()
 	s.add("gradnic.payload", v.Payload())
 	switch h.Kind {
 	case native.Report:

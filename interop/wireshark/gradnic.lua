@@ -173,6 +173,9 @@ local N = fields(native, {
 	{ "contribution_param", "uint32", "Parameters of the contributions' codec", base.HEX },
 	{ "result_param", "uint32", "Parameters of the results' codec", base.HEX },
 	{ "ranks", "bytes", "Ranks, least significant bit first" },
+	{ "salt", "bytes", "Salt of the worker's process" },
+	{ "counter", "uint64", "Counter" },
+	{ "tag", "bytes", "Tag" },
 })
 local NATIVE_VALUES = { [0] = { N.int32, 4 }, { N.int64, 8 }, { N.int8, 1 }, { N.float32, 4 }, { N.float64, 8 } }
 
@@ -219,6 +222,14 @@ local function native_notice(t, b)
 	return CODES[b(0, 1):uint()]
 end
 
+-- native_trailer is how many bytes a tag adds at the end of a message: counter and tag, and in a report the salt.
+local function native_trailer(tvb, kind)
+	if tvb(1, 1):bitfield(1, 1) == 0 then
+		return 0
+	end
+	return kind == 2 and 40 or 24
+end
+
 local function native_fault(tvb, kind, typ, codec)
 	local has_values = kind == 1 or kind == 3 or kind == 8
 	if tvb(0, 1):bitfield(0, 4) ~= 1 then
@@ -231,7 +242,11 @@ local function native_fault(tvb, kind, typ, codec)
 		return "native-reserved"
 	elseif typ > 7 then
 		return "native-type"
-	elseif codec > 14 or tvb(1, 1):bitfield(1, 1) ~= 0 or codec ~= 0 and (typ ~= 3 or not has_values) then
+	elseif codec > 14 then
+		return "native-codec"
+	elseif tvb:len() < 32 + native_trailer(tvb, kind) then
+		return "native-length"
+	elseif codec ~= 0 and (typ ~= 3 or not has_values) then
 		return "native-codec"
 	end
 end
@@ -272,9 +287,13 @@ function native.dissector(tvb, pinfo, tree)
 	if fault then
 		faulty(native, t, fault)
 	end
-	if n > 32 then
-		local b = tvb(32):tvb()
-		local p = t:add(N.payload, tvb(32))
+	local body = n
+	if not fault then
+		body = n - native_trailer(tvb, kind)
+	end
+	if body > 32 then
+		local b = tvb(32, body - 32):tvb()
+		local p = t:add(N.payload, tvb(32, body - 32))
 		if fault then
 			-- what it is worth is not known
 		elseif kind == 2 then
@@ -286,6 +305,14 @@ function native.dissector(tvb, pinfo, tree)
 		elseif codec == 0 and NATIVE_VALUES[typ] and (kind == 1 or kind == 3 or kind == 8) then
 			values(p, b, NATIVE_VALUES[typ][1], NATIVE_VALUES[typ][2], true)
 		end
+	end
+	if body < n then
+		if kind == 2 then
+			t:add(N.salt, tvb(body, 16))
+		end
+		t:add(N.counter, tvb(n - 24, 8))
+		t:add(N.tag, tvb(n - 16, 16))
+		text = text .. ", tagged"
 	end
 	pinfo.cols.info = text
 	t:append_text(", " .. text)

@@ -86,7 +86,10 @@ func compare(t *testing.T, frame []byte, l gopacket.Layer) {
 		}
 	case *Native:
 		v, _ := native.Validate(p.Payload)
-		if l.Header != v.Header() || !bytes.Equal(l.Payload, v.Payload()) {
+		if l.Header != v.Header() || !bytes.Equal(l.Payload, v.Untagged().Payload()) {
+			t.Fatalf("%+v of %x", l, v)
+		}
+		if v.Tagged() && (l.Counter != v.Counter() || l.Tag != v.Tag() || l.Kind == native.Report && l.Salt != v.Salt()) {
 			t.Fatalf("%+v of %x", l, v)
 		}
 		_, report := l.Report()

@@ -10,11 +10,16 @@ import (
 )
 
 // Native is a message of the native protocol (docs/protocol.md). Its payload are values, or the body of a report, a
-// notice or a leave.
+// notice or a leave, without what a tag adds.
 type Native struct {
 	layers.BaseLayer
 	native.Header
-	Length uint16 // bytes of payload
+	Length uint16 // bytes after the header: the payload, and what a tag adds
+
+	// Of a message that has native.FlagTagged; whether the tag is right only those know who have the key.
+	Salt    native.Salt // in reports alone
+	Counter uint64
+	Tag     [native.TagLen]byte
 }
 
 // LayerType is LayerTypeNative.
@@ -57,14 +62,36 @@ func (n *Native) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error 
 		return refuse(f, df)
 	}
 	*n = Native{
-		BaseLayer: layers.BaseLayer{Contents: v[:native.HeaderLen], Payload: v.Payload()},
+		BaseLayer: layers.BaseLayer{Contents: v[:native.HeaderLen], Payload: v.Untagged().Payload()},
 		Header:    v.Header(), Length: uint16(len(v.Payload())),
+	}
+	if v.Tagged() {
+		n.Counter, n.Tag = v.Counter(), v.Tag()
+		if n.Kind == native.Report {
+			n.Salt = v.Salt()
+		}
 	}
 	return nil
 }
 
-// SerializeTo writes the header before the payload. With FixLengths the length is the payload's.
+// SerializeTo writes the header before the payload, and after it what a tag adds when the flag is set. With FixLengths
+// the length is that of both.
 func (n *Native) SerializeTo(b gopacket.SerializeBuffer, opts gopacket.SerializeOptions) error {
+	if n.Flags&native.FlagTagged != 0 {
+		if n.Kind == native.Report {
+			salt, err := b.AppendBytes(native.SaltLen)
+			if err != nil {
+				return err
+			}
+			copy(salt, n.Salt[:])
+		}
+		end, err := b.AppendBytes(native.TrailerLen)
+		if err != nil {
+			return err
+		}
+		binary.BigEndian.PutUint64(end, n.Counter)
+		copy(end[native.TrailerLen-native.TagLen:], n.Tag[:])
+	}
 	h, payload, err := put(b, native.HeaderLen)
 	if err != nil {
 		return err

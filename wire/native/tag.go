@@ -128,6 +128,15 @@ func (v View) Salt() (s Salt) {
 	return s
 }
 
+// Counter is that of a tagged message.
+func (v View) Counter() uint64 { return binary.BigEndian.Uint64(v[len(v)-TrailerLen:]) }
+
+// Tag is that of a tagged message.
+func (v View) Tag() (t [TagLen]byte) {
+	copy(t[:], v[len(v)-TagLen:])
+	return t
+}
+
 // Untagged is the message without what a tag adds at its end. Its header still says that it was there.
 func (v View) Untagged() View {
 	if !v.Tagged() {
