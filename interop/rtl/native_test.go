@@ -138,7 +138,7 @@ func (m *nativeModel) replies(rank int, frame []byte) (out [][]byte) {
 		return nil
 	}
 	v, f := native.Validate(p.Payload)
-	if f != native.OK || v.Kind() != native.Contribution || v.Job() != 1 || v.Type() != native.Int32 || v.Codec() != 0 || v.Rank() != rank ||
+	if f != native.OK || v.Kind() != native.Contribution || v.Job() != 1 || v.Type() != native.Int32 || v.Codec() != 0 || v.Tagged() || v.Rank() != rank ||
 		rank >= m.workers || p.Src != captures.WorkerMAC(rank) || p.SrcIP != captures.WorkerIP(rank) {
 		return nil
 	}
