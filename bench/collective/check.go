@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"gradnic/bench/endpoint"
@@ -13,14 +14,26 @@ import (
 // Most is how far above its rate a link may let a raw sender come before its run is INVALID.
 const Most = 1.02
 
-// tryLink sends from the centre to worker 0 as fast as AF_XDP can, for the duration, and returns what arrived over the
-// link's rate.
+// tryLink sends between the centre and worker 0 as fast as AF_XDP can, one way and then the other, each for the duration,
+// and returns the larger of what arrived over the link's rate.
 func (s *star) tryLink(d time.Duration) (ratio float64, err error) {
-	return TryLink(s.centre, nicIface+"0", s.workers[0], workerIface, s.link.Rate, d)
+	out, err := TryLink(s.centre, nicIface+"0", s.workers[0], workerIface, s.link.Rate, d)
+	if err != nil {
+		return 0, err
+	}
+	in, err := TryLink(s.workers[0], workerIface, s.centre, nicIface+"0", s.link.Rate, d)
+	return max(out, in), err
 }
 
+const (
+	startsWithin = 3 * time.Second       // until the first frame of a raw sender arrives
+	settle       = 50 * time.Millisecond // more than what a link lets through at once when it was idle
+)
+
 // TryLink sends from one namespace's interface to another's as fast as AF_XDP can, for the duration, and returns what
-// arrived over the rate in bit/s that the link between them should have.
+// arrived over the rate in bit/s that the link between them should have. What is counted lies within the time of sending:
+// neither what an idle link lets through at once nor the time that the sender takes to start and end is in it. A link that
+// lets nothing through is an error.
 func TryLink(from *netlab.NS, fromIface string, to *netlab.NS, toIface string, rate uint64, d time.Duration) (ratio float64, err error) {
 	_, mac, err := to.Interface(toIface)
 	if err != nil {
@@ -31,20 +44,53 @@ func TryLink(from *netlab.NS, fromIface string, to *netlab.NS, toIface string, r
 	copy(frame[6:], nicMAC[:])
 	frame[12], frame[13] = 0x88, 0xb5 // an experimental ethertype: the receiver's kernel counts and drops it
 
-	before, err := received(to, toIface)
+	var stop atomic.Bool
+	ended := make(chan error, 1)
+	go func() {
+		ended <- from.Do(func() error { return floodFrom(from, fromIface, frame, &stop) })
+	}()
+	ratio, err = arriving(to, toIface, rate, d, ended)
+	stop.Store(true)
+	return ratio, errors.Join(err, <-ended)
+}
+
+// arriving waits until a sender's frames come, then counts them for the duration. A sender that ends before is an error, which
+// is put back into ended.
+func arriving(ns *netlab.NS, iface string, rate uint64, d time.Duration, ended chan error) (ratio float64, err error) {
+	idle, err := received(ns, iface)
+	if err != nil {
+		return 0, err
+	}
+	for begin := time.Now(); ; {
+		now, err := received(ns, iface)
+		if err != nil {
+			return 0, err
+		}
+		if now > idle+1<<16 { // not just what a kernel says when a link is new
+			break
+		}
+		if time.Since(begin) > startsWithin {
+			return 0, fmt.Errorf("nothing of what a raw sender sends arrives at %s", iface)
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			return 0, fmt.Errorf("the raw sender ended before anything arrived at %s", iface)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	time.Sleep(settle)
+	before, err := received(ns, iface)
 	if err != nil {
 		return 0, err
 	}
 	start := time.Now()
-	if err := from.Do(func() error { return floodFrom(from, fromIface, frame, d) }); err != nil {
-		return 0, err
-	}
-	elapsed := time.Since(start)
-	after, err := received(to, toIface)
+	time.Sleep(d)
+	after, err := received(ns, iface)
 	if err != nil {
 		return 0, err
 	}
-	return float64(after-before) * 8 / elapsed.Seconds() / float64(rate), nil
+	return float64(after-before) * 8 / time.Since(start).Seconds() / float64(rate), nil
 }
 
 // received reads the bytes of Ethernet frames that a netdev took.
@@ -56,8 +102,9 @@ func received(ns *netlab.NS, iface string) (uint64, error) {
 	return l.Attrs().Statistics.RxBytes, nil
 }
 
-// floodFrom transmits copies of the frame on an interface of the namespace, in which the calling thread is.
-func floodFrom(ns *netlab.NS, iface string, frame []byte, d time.Duration) (err error) {
+// floodFrom transmits copies of the frame on an interface of the namespace, in which the calling thread is, until it is
+// told to stop.
+func floodFrom(ns *netlab.NS, iface string, frame []byte, stop *atomic.Bool) (err error) {
 	index, _, err := ns.Interface(iface)
 	if err != nil {
 		return err
@@ -77,7 +124,7 @@ func floodFrom(ns *netlab.NS, iface string, frame []byte, d time.Duration) (err 
 		descs = append(descs, xdp.Desc{Addr: i * 2048, Len: uint32(len(frame))})
 	}
 	done := make([]uint64, chunks)
-	for end := time.Now().Add(d); time.Now().Before(end); {
+	for !stop.Load() {
 		descs = descs[sock.Transmit(descs):]
 		if err := sock.Kick(); err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"gradnic/internal/netlab/netlabtest"
 )
 
-// TestAllowance: 360 elements fill a 1500-byte MTU but for 0 bytes, and a frame adds 74 bytes of headers.
+// TestAllowance: 360 elements would fill an MTU of 1500 bytes, 352 are whole cache lines; a frame adds 74 bytes of headers.
 func TestAllowance(t *testing.T) {
 	for _, tt := range []struct {
 		link     Link
