@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +82,21 @@ type figure struct {
 	seconds, cpu []float64
 }
 
+// busy is the share of all processors from which they, and not the link, are said to bound a figure.
+const busy = 0.8
+
+// bound says what keeps the rate down: the processors when NIC and workers took nearly all of them, else the link.
+func (f figure) bound() string {
+	var elapsed, cpu float64
+	for i := range f.seconds {
+		elapsed, cpu = elapsed+f.seconds[i], cpu+f.cpu[i]
+	}
+	if share := cpu / elapsed / float64(runtime.NumCPU()); share >= busy {
+		return fmt.Sprintf("the processors: NIC and workers take %.0f %% of all", min(share, 1)*100)
+	}
+	return "the link's rate; start and end of the pipeline"
+}
+
 // patience bounds one case: what takes longer is stuck.
 const patience = 5 * time.Minute
 
@@ -114,7 +130,7 @@ func (o Options) measure(ctx context.Context, r *report.Report, c Case) error {
 		for k, sec := range ours[i].seconds {
 			allowed[k], rates[k] = c.Link.Allowance()/1e6, float64(size)/sec/1e6
 		}
-		row := report.Row{Name: name, Unit: "MB/s", Against: "what the link allows", Bound: "the link's rate; start and end of the pipeline", Note: note}
+		row := report.Row{Name: name, Unit: "MB/s", Against: "what the link allows", Bound: ours[i].bound(), Note: note}
 		if i == len(c.Sizes)-1 || size == 16*mib {
 			row.Goal = c.Goal
 		}
@@ -176,18 +192,17 @@ func (o Options) native(ctx context.Context, s *star, c Case) (_ []figure, err e
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
 	figures := make([]figure, len(c.Sizes))
-	if _, err := k.allReduce(ctx, 256*kib/4); err != nil { // the window opens
+	if _, _, err := k.allReduce(ctx, 256*kib/4); err != nil { // the window opens
 		return nil, err
 	}
 	for range o.Rounds {
 		for i, size := range c.Sizes {
-			begin := cpuSeconds(unix.RUSAGE_SELF)
-			t, err := k.allReduce(ctx, size/4)
+			t, cpu, err := k.allReduce(ctx, size/4)
 			if err != nil {
 				return nil, err
 			}
 			figures[i].seconds = append(figures[i].seconds, t.Seconds())
-			figures[i].cpu = append(figures[i].cpu, cpuSeconds(unix.RUSAGE_SELF)-begin)
+			figures[i].cpu = append(figures[i].cpu, cpu)
 			fmt.Fprintf(o.Log, "native %d workers, %v, %s: %v, %.3f of the allowance\n", c.Workers, c.Link, bytesString(size),
 				t.Round(time.Millisecond), float64(size)/t.Seconds()/c.Link.Allowance())
 		}

@@ -3,6 +3,7 @@ package collective
 import (
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -50,5 +51,22 @@ func TestRun(t *testing.T) {
 	}
 	if len(r.Rows) < 4 {
 		t.Errorf("%d rows: %+v", len(r.Rows), r.Rows)
+	}
+}
+
+// TestBound: what took nearly all processors was not held up by the link.
+func TestBound(t *testing.T) {
+	n := float64(runtime.NumCPU())
+	for _, tt := range []struct {
+		f    figure
+		want string
+	}{
+		{figure{seconds: []float64{1, 1}, cpu: []float64{0.2 * n, 0.3 * n}}, "the link's rate"},
+		{figure{seconds: []float64{1, 1}, cpu: []float64{0.9 * n, 0.8 * n}}, "the processors: NIC and workers take 85 %"},
+		{figure{seconds: []float64{1}, cpu: []float64{1.1 * n}}, "the processors: NIC and workers take 100 %"},
+	} {
+		if got := tt.f.bound(); !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%+v: %q, want %q", tt.f, got, tt.want)
+		}
 	}
 }

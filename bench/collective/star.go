@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gradnic/aggregation"
 	"gradnic/dataplane"
@@ -156,24 +159,45 @@ func (s *star) join(ctx context.Context, n *dataplane.NIC, job dataplane.JobSpec
 	})
 }
 
-// allReduce sums n float32 of every worker, once, and returns how long the slowest took. A wrong sum is an error.
-func (k *nic) allReduce(ctx context.Context, n int) (time.Duration, error) {
-	t, wrong, err := k.reduce(ctx, n, false, exact)
+// allReduce sums n float32 of every worker, once, and returns how long the slowest took and the processor time of NIC and
+// workers meanwhile, in seconds. A wrong sum is an error.
+func (k *nic) allReduce(ctx context.Context, n int) (slowest time.Duration, cpu float64, err error) {
+	var (
+		mu         sync.Mutex
+		begin, end float64
+	)
+	slowest, wrong, err := reduceAll(len(k.workers), n, false, exact, func(rank int, dst, src []float32) (time.Duration, error) {
+		mu.Lock()
+		if begin == 0 { // all arrays are filled
+			begin = cpuSeconds(unix.RUSAGE_SELF)
+		}
+		mu.Unlock()
+		d, err := k.one(ctx, rank, dst, src)
+		mu.Lock()
+		end = cpuSeconds(unix.RUSAGE_SELF) // the last one's remains; no array is checked yet
+		mu.Unlock()
+		return d, err
+	})
 	if err == nil && wrong != 0 {
 		err = fmt.Errorf("%d wrong elements", wrong)
 	}
-	return t, err
+	return slowest, end - begin, err
 }
 
 // reduce is one all-reduce, and how many elements are wrong at all workers together.
 func (k *nic) reduce(ctx context.Context, n int, inPlace bool, tolerance float64) (time.Duration, int64, error) {
 	return reduceAll(len(k.workers), n, inPlace, tolerance, func(rank int, dst, src []float32) (time.Duration, error) {
-		if _, err := native.Barrier(ctx, k.workers[rank]); err != nil {
-			return 0, err
-		}
-		stats, err := native.AllReduce(ctx, k.workers[rank], dst, src)
-		return stats.Elapsed, err
+		return k.one(ctx, rank, dst, src)
 	})
+}
+
+// one is a rank's part of an all-reduce, after a barrier.
+func (k *nic) one(ctx context.Context, rank int, dst, src []float32) (time.Duration, error) {
+	if _, err := native.Barrier(ctx, k.workers[rank]); err != nil {
+		return 0, err
+	}
+	stats, err := native.AllReduce(ctx, k.workers[rank], dst, src)
+	return stats.Elapsed, err
 }
 
 // exact is the tolerance of transports that change no number: the sums are of small integers.
