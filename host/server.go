@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -292,14 +291,4 @@ func peerPID(c *net.UnixConn) int {
 		})
 	}
 	return pid
-}
-
-// Serve is Listen until the context is done.
-func Serve(ctx context.Context, path string, node *ring.Node, o ServerOptions) error {
-	s, err := Listen(path, node, o)
-	if err != nil {
-		return err
-	}
-	<-ctx.Done()
-	return s.Close()
 }

@@ -12,10 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"gradnic/host"
 	"gradnic/internal/clib"
 	"gradnic/internal/ringlab"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // interpreter is Debian's, which has Debian's packages; elsewhere what there is.
 func interpreter(t *testing.T, module string) string {

@@ -11,10 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"gradnic/host"
 	"gradnic/internal/clib"
 	"gradnic/internal/ringlab"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestC: two C programs, compiled with all warnings against gradnic.h, sum over a ring in memory; then their NICs go.
 func TestC(t *testing.T) {

@@ -180,7 +180,8 @@ func (o *Options) collect(dir string) (*Outcome, error) {
 	return out, nil
 }
 
-// Far is the largest distance between the losses of two runs, over nodes and steps, relative to the loss.
+// Far is the largest distance between the losses of two runs, over nodes and the steps of a, relative to the loss. b has at
+// least as many steps.
 func Far(a, b *Outcome) (far float64) {
 	for i := range a.ByNode {
 		for step, v := range a.ByNode[i] {

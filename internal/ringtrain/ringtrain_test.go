@@ -8,9 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"gradnic/internal/clib"
 	"gradnic/internal/netlab/netlabtest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestTrain: a few steps of a small model on three nodes. Without compression the ring of NICs gives the losses and the
 // parameters of a sum in the ring's order to the last bit. Behind GRADNIC_TRAIN_RING: gloo, which adds in another order, gives

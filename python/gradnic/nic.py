@@ -241,6 +241,9 @@ class Nic:
                 raise InvalidArgument(f"{m} weights for {n} gradients")
         request = library.Request(at, n, w, learning_rate, codec.encode(), int(deadline * 1000))
         handle = ctypes.c_uint64()
+        if len(self._running) >= 64:  # operations that nobody waits for: those that are over let their arrays go
+            for old in self._started():
+                old.done()
         with self._lock:
             _check(library.call("gradnic_start", self._handle, byref(request), byref(handle)))
             op = Operation(self, handle.value, (data, weights))

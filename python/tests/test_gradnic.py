@@ -6,6 +6,8 @@ python_test.go makes the ring and runs this file.
 import gc
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -225,6 +227,42 @@ class RingTest(unittest.TestCase):
         self.assertEqual(status, 0)
         self.nics[1].all_reduce(gradient(1, 100), codec="none")
         op.wait()
+
+    def test_fork_holds_nothing(self):
+        """A process that dies leaves its NIC to the next, even when a child of it lives on."""
+        self.nics[0].close()
+        code = (
+            "import gradnic, os, sys, time\n"
+            "nic = gradnic.Nic(sys.argv[1])\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            "    os.close(1)\n"
+            "    time.sleep(20)\n"
+            "    os._exit(0)\n"
+            "print(child, flush=True)\n"
+            "os.kill(os.getpid(), 9)\n"
+        )
+        out = subprocess.run([sys.executable, "-c", code, SOCKETS[0]], stdout=subprocess.PIPE, timeout=20)
+        try:
+            self.assertEqual(out.returncode, -9)
+            self.nics[0] = gradnic.Nic(SOCKETS[0])
+            self.assertEqual(self.nics[0].status().node, 0)
+        finally:
+            os.kill(int(out.stdout), 9)
+
+    def test_unobserved(self):
+        """Operations that nobody waits for do not pile up."""
+
+        def f(node, nic):
+            for _ in range(300):
+                nic.start(gradient(node, 10), codec="none")
+                if len(nic._running) > 64:
+                    nic.barrier()
+            nic.barrier()
+            return len(nic._running)
+
+        for n in self.each(f):
+            self.assertLess(n, 80)
 
     def test_spawn(self):
         """Processes that are spawned have a NIC each; a Nic cannot be sent to them."""
