@@ -11,19 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"gradnic/aggregation"
 	"gradnic/bench/report"
-	"gradnic/dataplane"
 	"gradnic/internal/demo"
 	"gradnic/internal/training"
-	"gradnic/worker/native"
 )
 
-// payload is the bytes of values in a packet of 1500 bytes.
-const payload = 1500 - 28 - 32
-
-// contestants are the codecs; the first is what the others are held against. topk has error feedback.
-const contestants = "none,bfp16,mxfp8-e4m3,mxfp4,topk,qsgd"
+// contestants are the codecs; the first is what the others are held against. topk has error feedback, thc two jobs.
+const contestants = "none,bfp16,mxfp8-e4m3,mxfp4,topk,qsgd,thc"
 
 func main() {
 	codecs := flag.String("codecs", contestants, "codecs, the first of which is the yardstick")
@@ -145,7 +139,7 @@ func table(r *report.Report) string {
 
 // train runs one codec over a NIC of its own.
 func train(ctx context.Context, codec string, steps int) (result *training.Result, transport string, packets, sent, received int, err error) {
-	s, err := demo.NewSession(ctx, demo.Options{Workers: 8, Root: os.Geteuid() == 0})
+	s, err := demo.NewSession(ctx, demo.Options{Workers: workers, Root: os.Geteuid() == 0})
 	if err != nil {
 		return nil, "", 0, 0, 0, err
 	}
@@ -154,39 +148,19 @@ func train(ctx context.Context, codec string, steps int) (result *training.Resul
 			err = cerr
 		}
 	}()
-	spec := &dataplane.NativeSpec{Type: aggregation.Float32, Op: aggregation.Mean, Order: aggregation.Ranked, Codec: codec}
-	job := dataplane.JobSpec{Name: "train", Slots: 256, Elements: spec.FitElements(8, payload), Native: spec}
-	ws, leave, err := s.Join(ctx, job)
+	way := overCodec
+	if codec == "thc" {
+		way = overTHC
+	}
+	w, err := way(ctx, s, codec)
 	if err != nil {
 		return nil, "", 0, 0, 0, err
 	}
 	defer func() {
-		if lerr := leave(); err == nil {
+		if lerr := w.leave(); err == nil {
 			err = lerr
 		}
 	}()
-	n := training.DefaultSize.Parameters()
-	feedback := make([]*native.Feedback, len(ws))
-	if strings.HasPrefix(codec, "topk") {
-		for rank, w := range ws {
-			if feedback[rank], err = w.NewFeedback(n); err != nil {
-				return nil, "", 0, 0, 0, err
-			}
-		}
-	}
-	result, err = training.Run(training.Options{Steps: steps, Seed: 1}, func(rank int, dst, src []float32) (err error) {
-		if f := feedback[rank]; f != nil {
-			_, err = native.AllReduceFeedback(ctx, ws[rank], dst, src, f)
-		} else {
-			_, err = native.AllReduce(ctx, ws[rank], dst, src)
-		}
-		return err
-	})
-	packets = (n + job.Elements - 1) / job.Elements
-	in, out, cerr := spec.Codecs(len(ws), job.Elements)
-	if err == nil {
-		err = cerr
-	}
-	shape := aggregation.Spec{Type: spec.Type, Elements: job.Elements, Codec: in, Result: out}
-	return result, s.Transport, packets, packets * shape.WireBytes(), packets * shape.ResultBytes(), err
+	result, err = training.Run(training.Options{Steps: steps, Seed: 1}, w.mean)
+	return result, s.Transport, w.packets, w.sent, w.received, err
 }
