@@ -243,7 +243,7 @@ func (s Spec) validateCodecs() error {
 	for _, c := range []codec.Codec{s.codec(), s.resultCodec()} {
 		switch info := c.Info(); info.ID {
 		case codec.IDTHC:
-			return bad(c, "its sums need norms that all workers agreed on in a round before; without them it is a 4-bit codec that bfp or mxfp4 beats")
+			return bad(c, "its sums need norms that all workers agreed on in a round before: take two jobs, as docs/protocol.md says under THC")
 		case codec.IDBlock:
 			if p := codec.Param(c, s.Elements); p>>16&255 < 8 {
 				return bad(c, "a shared exponent of less than 8 bits clips large values, and nothing would tell")

@@ -12,7 +12,7 @@
 //
 // Over a job with codecs a contribution is compressed once, when it is sent first, and results are decompressed as they come. A codec
 // that leaves something out, such as top-k, wants error feedback: [Worker.NewFeedback] makes the memory for one array, and
-// [AllReduceFeedback] adds what was left out before.
+// [AllReduceFeedback] adds what was left out before. [THC] compresses so that the network adds without decoding, over two jobs.
 //
 // The state of a worker is in engine, under one lock, and window is its part without clock or socket.
 package native
