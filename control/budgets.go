@@ -73,7 +73,7 @@ func (j *Jobs) charge() {
 			index[tenant] = i
 			b.Named = append(b.Named, dataplane.Budget{Name: budgetName(tenant), Rate: j.limits.quota(tenant).Packets})
 		}
-		b.Named[i].Senders = append(b.Named[i].Senders, r.senders()...)
+		b.Named[i].Senders = r.appendSenders(b.Named[i].Senders)
 	}
 	j.setBudgets(b)
 }
@@ -88,17 +88,18 @@ func (j *Jobs) setBudgets(b *dataplane.Budgets) {
 	}
 }
 
-// senders are the workers of a job, where they are known to be.
-func (r *record) senders() []dataplane.Sender {
-	seen := map[inet.MAC]bool{}
-	var out []dataplane.Sender
+// appendSenders appends the workers of a job, where they are known to be.
+func (r *record) appendSenders(out []dataplane.Sender) []dataplane.Sender {
+	seen := make(map[inet.MAC]bool, len(r.learned))
 	for _, w := range r.learned {
 		seen[w.MAC] = true
 		out = append(out, w)
 	}
-	for _, w := range slices.Concat(r.asked.Members, r.added) {
-		if !seen[w.MAC] {
-			out = append(out, dataplane.Sender{MAC: w.MAC, Port: w.Port})
+	for _, workers := range [][]dataplane.WorkerSpec{r.asked.Members, r.added} {
+		for _, w := range workers {
+			if len(seen) == 0 || !seen[w.MAC] {
+				out = append(out, dataplane.Sender{MAC: w.MAC, Port: w.Port})
+			}
 		}
 	}
 	return out

@@ -8,12 +8,14 @@ import (
 
 	apiv1 "gradnic/control/api/v1"
 	"gradnic/control/store"
+	"gradnic/dataplane"
 	"gradnic/wire/inet"
 	"gradnic/wire/switchml"
 )
 
 // A thousand jobs of eight workers are installed in less than 5 s and removed in less
 // than 5 s, through the API and with a store, while a running job loses no packet to it.
+// On a machine that others use, it is held to the CPU time that it takes.
 func TestThousandJobs(t *testing.T) {
 	const jobs, workers, limit = 1000, 8, 5 * time.Second
 	kept, err := store.Open(filepath.Join(t.TempDir(), "jobs.db"))
@@ -36,6 +38,7 @@ func TestThousandJobs(t *testing.T) {
 
 	timed := func(what string, do func(i int) error) (within bool) {
 		t.Helper()
+		all, own := cpuUse(t)
 		begin, before := time.Now(), r.nic.Snapshot().Total.Results
 		for i := range jobs {
 			if err := do(i); err != nil {
@@ -44,11 +47,18 @@ func TestThousandJobs(t *testing.T) {
 		}
 		took := time.Since(begin)
 		during := r.nic.Snapshot().Total.Results - before
-		t.Logf("%s %d jobs of %d workers: %v, %d results of the running job meanwhile", what, jobs, workers, took, during)
+		allAfter, ownAfter := cpuUse(t)
+		ours := ownAfter - own
+		others := float64((allAfter-all)-ours) / float64(max(allAfter-all, 1))
+		t.Logf("%s %d jobs of %d workers: %v, of that %v of CPU, %d results of the running job meanwhile; other processes had %.0f %% of the CPU time",
+			what, jobs, workers, took, ours, during, 100*others)
+		if ours > limit && !raceEnabled {
+			t.Errorf("%s: %v of CPU", what, ours)
+		}
 		if during == 0 {
 			t.Errorf("%s: the running job did not run meanwhile", what)
 		}
-		return took <= limit || raceEnabled
+		return took <= limit || raceEnabled || others > 0.2
 	}
 	install := func() bool {
 		return timed("install", func(i int) error {
@@ -92,6 +102,46 @@ func TestThousandJobs(t *testing.T) {
 	}
 	if err := snap.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Budgets by port and MAC do not make jobs slow to install and to remove: 1,000 jobs of 8 workers of 20 tenants
+// on two netdevs take less than 5 s of CPU each way.
+func TestThousandJobsWithQuotas(t *testing.T) {
+	const jobs, workers, limit = 1000, 8, 5 * time.Second
+	r := newBudgetRig(t, Limits{Tenants: map[string]Quota{EachTenant: {Packets: 200_000}}})
+	address := func(i, rank int) (inet.MAC, inet.Addr) {
+		return inet.MAC{2, 0, 1, byte(i >> 8), byte(i), byte(rank)}, inet.Addr{10, 60 + byte(i>>8), byte(i), 1 + byte(rank)}
+	}
+	timed := func(what string, do func(i int) error) {
+		t.Helper()
+		_, own := cpuUse(t)
+		for i := range jobs {
+			if err := do(i); err != nil {
+				t.Fatalf("%s %d: %v", what, i, err)
+			}
+		}
+		_, after := cpuUse(t)
+		t.Logf("%s %d jobs of %d workers: %v of CPU", what, jobs, workers, after-own)
+		if after-own > limit && !raceEnabled {
+			t.Errorf("%s: %v of CPU, more than %v", what, after-own, limit)
+		}
+	}
+	timed("install", func(i int) error {
+		spec := dataplane.JobSpec{Name: fmt.Sprint("job", i), Tenant: fmt.Sprint("tenant", i%20), Workers: workers, Elements: 64, Slots: 4}
+		for rank := range workers {
+			mac, ip := address(i, rank)
+			spec.Members = append(spec.Members, dataplane.WorkerSpec{Rank: rank, MAC: mac, IP: ip, Port: -1})
+		}
+		_, err := r.jobs.Install(spec, OriginAPI)
+		return err
+	})
+	if b := r.nic.Snapshot().Ports[1].Budgets; len(b) != 21 {
+		t.Errorf("%d budgets, want those of 20 tenants and the strays'", len(b))
+	}
+	timed("remove", func(i int) error { return r.jobs.Remove(fmt.Sprint("job", i)) })
+	if b := r.nic.Snapshot().Ports[1].Budgets; len(b) != 1 {
+		t.Errorf("%d budgets, want the strays'", len(b))
 	}
 }
 

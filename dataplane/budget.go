@@ -92,6 +92,7 @@ func (n *NIC) budgetsOf(p *port) *xdp.Budgets {
 	for i := range n.budgets.Named {
 		b := &n.budgets.Named[i]
 		x := own(b)
+		x.Sources = make([][6]byte, 0, len(b.Senders))
 		for _, s := range b.Senders {
 			if s.Port == p.index || s.Port == multicast.Unknown {
 				x.Sources = append(x.Sources, s.MAC)

@@ -56,13 +56,37 @@ type budgets struct {
 	on    bool
 	names map[string]uint32 // bucket of each named budget
 	held  map[uint32]Budget // by bucket, without Sources
-	of    map[[6]byte]uint32
+	of    map[address]*source
+	turn  uint64 // number of this call of set
+}
+
+// address is a MAC address as a number, which maps find faster than an array.
+type address uint64
+
+func addressOf(mac [6]byte) (a address) {
+	for _, b := range mac {
+		a = a<<8 | address(b)
+	}
+	return a
+}
+
+func (a address) mac() (mac [6]byte) {
+	for i := range mac {
+		mac[i] = byte(a >> (8 * (5 - i)))
+	}
+	return mac
+}
+
+// source is an address in the map of sources.
+type source struct {
+	bucket uint32
+	turn   uint64 // the last call of set that wanted it
 }
 
 func newBudgets(coll *ebpf.Collection) budgets {
 	return budgets{
 		sources: coll.Maps[bpf.SteerMapSources], buckets: coll.Maps[bpf.SteerMapBuckets], spents: coll.Maps[bpf.SteerMapSpents],
-		names: map[string]uint32{}, held: map[uint32]Budget{}, of: map[[6]byte]uint32{},
+		names: map[string]uint32{}, held: map[uint32]Budget{}, of: map[address]*source{},
 	}
 }
 
@@ -147,7 +171,10 @@ func (s *budgets) set(b *Budgets) error {
 	} else {
 		s.on = true
 	}
-	want := map[[6]byte]uint32{}
+	// A job that comes or goes changes few of many addresses: those that stay cost a look each.
+	s.turn++
+	changed := map[address]uint32{} // bucket of those that are new or another's
+	stay := 0
 	gone := map[string]uint32{}
 	for name, i := range s.names {
 		gone[name] = i
@@ -167,7 +194,7 @@ func (s *budgets) set(b *Budgets) error {
 				if err := s.release(gone); err != nil {
 					return err
 				}
-				gone, index = nil, s.vacant()
+				gone, index, stay = nil, s.vacant(), -1 // some that were counted may be gone
 			}
 			if err := s.forget(index); err != nil {
 				return err
@@ -178,51 +205,72 @@ func (s *budgets) set(b *Budgets) error {
 		}
 		s.names[n.Name] = index
 		for _, mac := range n.Sources {
-			if _, taken := want[mac]; !taken {
-				want[mac] = index
+			a := addressOf(mac)
+			have := s.of[a]
+			if have != nil && have.turn == s.turn {
+				continue // an earlier budget's
+			}
+			if have != nil {
+				have.turn = s.turn
+				if stay >= 0 {
+					stay++
+				}
+				if have.bucket == index {
+					continue
+				}
+			}
+			if _, taken := changed[a]; !taken {
+				changed[a] = index
 			}
 		}
 	}
-	if err := s.attribute(want); err != nil {
+	if err := s.attribute(changed, stay); err != nil {
 		return err
 	}
 	return s.release(gone)
 }
 
-// attribute makes the table of addresses this one. Those that go, go first: there may be as many as the table holds.
-func (s *budgets) attribute(want map[[6]byte]uint32) error {
-	for mac := range s.of {
-		if _, stays := want[mac]; stays {
-			continue
+// attribute enters the addresses that have changed, and takes out those that this turn did not want. Those that go, go
+// first: there may be as many as the table holds. stay is how many of the table were wanted, -1: to be looked at.
+func (s *budgets) attribute(changed map[address]uint32, stay int) error {
+	if stay != len(s.of) {
+		for a, have := range s.of {
+			if have.turn == s.turn {
+				continue
+			}
+			if err := s.discharge(a); err != nil {
+				return err
+			}
 		}
-		if err := s.sources.Delete(bpf.SteerSource{Mac: mac}); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("budget of %x: %w", mac, err)
-		}
-		delete(s.of, mac)
 	}
-	for mac, index := range want {
-		if was, known := s.of[mac]; known && was == index {
-			continue
+	for a, index := range changed {
+		if err := s.sources.Put(bpf.SteerSource{Mac: a.mac()}, index); err != nil {
+			return fmt.Errorf("budget of %x: %w", a.mac(), err)
 		}
-		if err := s.sources.Put(bpf.SteerSource{Mac: mac}, index); err != nil {
-			return fmt.Errorf("budget of %x: %w", mac, err)
-		}
-		s.of[mac] = index
+		s.of[a] = &source{index, s.turn}
 	}
+	return nil
+}
+
+// discharge makes an address a stray.
+func (s *budgets) discharge(a address) error {
+	if err := s.sources.Delete(bpf.SteerSource{Mac: a.mac()}); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("budget of %x: %w", a.mac(), err)
+	}
+	delete(s.of, a)
 	return nil
 }
 
 // release gives up the buckets of names; their addresses become strays if they are still there.
 func (s *budgets) release(names map[string]uint32) error {
 	for name, index := range names {
-		for mac, i := range s.of {
-			if i != index {
+		for a, have := range s.of {
+			if have.bucket != index {
 				continue
 			}
-			if err := s.sources.Delete(bpf.SteerSource{Mac: mac}); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-				return fmt.Errorf("budget of %x: %w", mac, err)
+			if err := s.discharge(a); err != nil {
+				return err
 			}
-			delete(s.of, mac)
 		}
 		delete(s.names, name)
 		delete(s.held, index)

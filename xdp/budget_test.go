@@ -185,6 +185,23 @@ func TestBudgetsChange(t *testing.T) {
 			t.Errorf("%s: the last of %d budgets: %d of 3 taken, want 1", prefix, MaxBudgets, n)
 		}
 	}
+	// All but the first go for others, and the first takes an address of one that goes before anybody else can.
+	moved := [6]byte{2, 1, 0, 0, 0, 5}
+	turn := &Budgets{Named: []Budget{{Name: "y0", Rate: slow, Burst: 2, Sources: [][6]byte{moved}}}}
+	for i := range MaxBudgets - 1 {
+		turn.Named = append(turn.Named, Budget{Name: fmt.Sprint("z", i), Rate: slow, Burst: 1, Sources: [][6]byte{{2, 1, 0, 0, byte(i >> 8), byte(i)}}})
+	}
+	set(turn)
+	f := from(0)
+	copy(f[6:], moved[:])
+	if n := take(t, st, f, 5); n != 2 {
+		t.Errorf("an address that moved: %d of 5 taken, want 2", n)
+	}
+	gone := MaxBudgets - 1
+	copy(f[6:], []byte{2, 1, 0, 0, byte(gone >> 8), byte(gone & 255)})
+	if n := take(t, st, f, 5); n != 5 {
+		t.Errorf("an address that nobody has any more: %d of 5 taken", n)
+	}
 }
 
 func TestBudgetsThatCannotBe(t *testing.T) {
