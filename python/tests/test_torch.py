@@ -1,10 +1,12 @@
 """Tests with torch, over the ring of GRADNIC_TEST_SOCKETS."""
 
 import os
+import tempfile
 import threading
 import unittest
 
 import torch
+import torch.distributed as dist
 
 import gradnic
 from gradnic import ddp
@@ -60,6 +62,32 @@ class TorchTest(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "nope"):
                 ring.start(torch.zeros(4)).wait()
             ring.close()
+
+    def test_backward_fails(self):
+        """What the NIC cannot do ends backward with its reason, and does not hang it; with a NIC that can, training goes on."""
+        with tempfile.TemporaryDirectory() as there:
+            dist.init_process_group("gloo", init_method=f"file://{there}/meet", rank=0, world_size=1)
+            try:
+                with gradnic.Nic(SOCKETS[0]) as nic:
+                    ring = ddp.Ring(nic, codec="nope")
+                    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 3))
+                    model.register_comm_hook(ring, ddp.all_reduce_hook)
+                    with self.assertRaisesRegex(RuntimeError, "nope"):
+                        model(torch.ones(2, 4)).sum().backward()
+                    ring.close()
+                    nic.reform([0])  # alone, the sum is the gradient
+                    ring = ddp.Ring(nic, codec="none", world=1)
+                    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 3))
+                    model.register_comm_hook(ring, ddp.all_reduce_hook)
+                    model(torch.ones(2, 4)).sum().backward()
+                    self.assertTrue((model.module.weight.grad == 2).all())
+                    ring.close()
+                with gradnic.Nic(SOCKETS[1]) as other:
+                    other.reform([0, 1])
+                with gradnic.Nic(SOCKETS[0]) as nic:
+                    nic.reform([0, 1])
+            finally:
+                dist.destroy_process_group()
 
     def test_ring_sum(self):
         """Against the definition, element by element."""
