@@ -60,6 +60,9 @@ cosine between data and result, and the speed of one goroutine. Fails when an er
 			if err != nil {
 				return err
 			}
+			if len(x) == 0 {
+				return fmt.Errorf("%s has no elements", args[0])
+			}
 			d := fidelity.Document{File: args[0], Data: fidelity.Describe(x, o), Message: o.Message, Seed: o.Seed}
 			if d.Message == 0 {
 				d.Message = len(x)

@@ -59,15 +59,23 @@ func TestCodecEvalOnRealGradients(t *testing.T) {
 	if strings.Count(string(page), "<svg") != 3 {
 		t.Error("the page has not three plots")
 	}
-	out, err = executeTree(t, "codec", "eval", file, "--codec", "bfp16,topk:0.1", "--message", "256", "--repeats", "1")
+	out, err = executeTree(t, "codec", "eval", file, "--codec", "bfp16,topk:0.1", "--message", "256", "--repeats", "0")
 	if err != nil || !strings.Contains(out, "topk:0.1") || strings.Contains(out, "qsgd") {
 		t.Errorf("%v: %s", err, out)
+	}
+	if !strings.Contains(out, "copy - GB/s") || strings.Count(out, "  -\n") != 2 {
+		t.Errorf("rates that were not measured are not dashes: %s", out)
 	}
 }
 
 func TestCodecEvalErrors(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.npy")
+	if err := npy.Save(empty, []float32{}); err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{
 		{"codec", "eval"},
+		{"codec", "eval", empty},
 		{"codec", "eval", "/nonexistent.npy"},
 		{"codec", "eval", "x.npy", "--codec", "zip"},
 		{"codec", "eval", "x.npy", "--message", "-1"},
