@@ -35,7 +35,7 @@ type Config struct {
 	// Window is how many blocks may be on their way at once in each half, 1 to 64; 0: 16, less with more than 8 nodes, but
 	// at least 4. More hides longer round trips and takes more memory: about 3 (N-1) slices each.
 	Window int
-	// DeadAfter is how long a neighbour may be silent; 0: 1 s.
+	// DeadAfter is how long a neighbour may be silent, from 10 ms to 24 h; 0: 1 s.
 	DeadAfter time.Duration
 	// Deadline is that of requests that have none; 0: 1 minute.
 	Deadline time.Duration
@@ -168,8 +168,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("slices of %d elements: a multiple of 512 up to 65024", c.SliceElements)
 	case c.Window < 1 || c.Window > 64:
 		return fmt.Errorf("window of %d blocks: from 1 to 64", c.Window)
-	case c.DeadAfter < 10*time.Millisecond:
-		return fmt.Errorf("dead after %v: at least 10 ms", c.DeadAfter)
+	case c.DeadAfter < 10*time.Millisecond || c.DeadAfter > 24*time.Hour:
+		return fmt.Errorf("dead after %v: from 10 ms to 24 h", c.DeadAfter)
 	case c.Deadline < 0:
 		return fmt.Errorf("deadline %v: above 0", c.Deadline)
 	}

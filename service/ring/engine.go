@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"math"
 	"time"
 
 	wire "gradnic/wire/ring"
@@ -150,7 +151,7 @@ func (e *engine) pause() {
 func (e *engine) submit(r *request) {
 	block := uint32(e.nodes * e.cfg.SliceElements)
 	r.taken = e.now
-	r.deadline = e.now + int64(r.Deadline)
+	r.deadline = e.now + min(int64(r.Deadline), math.MaxInt64-e.now)
 	r.number, r.first = e.nextRequest, e.nextBlock
 	r.blocks = max(1, uint32((uint64(len(r.Data))+uint64(block)-1)/uint64(block)))
 	// A block's host is given its own slice, when it is finished here, and N-1 others.

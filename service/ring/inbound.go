@@ -96,12 +96,16 @@ func (e *engine) receiveData(v wire.View) wire.Fault {
 		return fault
 	}
 	r := e.find(h.Block)
-	if r != nil && r.claim() != (claim{k, h.Request, h.Length}) || r == nil && h.Request < e.nextRequest && half == reduce {
+	if r != nil && r.claim() != (claim{k, h.Request, h.Length}) || r == nil && int32(h.Request-e.nextRequest) < 0 && half == reduce {
 		e.fail(e.up, e.cfg.Node, wire.Mismatch, h.Request, 0)
 		return wire.Refused
 	}
 	if r == nil && half == gather {
 		return wire.Refused // a sum in which this node has no part
+	}
+	got := &e.half[half].at(h.Block).got[step*e.cuts.most+f]
+	if *got {
+		return wire.Refused // it came under another number: added once more, the sum would be wrong
 	}
 	e.counters.BytesReceived += uint64(len(v.Payload()))
 	switch {
@@ -119,6 +123,7 @@ func (e *engine) receiveData(v wire.View) wire.Fault {
 	if e.ring.phase != Formed {
 		return wire.OK
 	}
+	*got = true
 	rx.take(e.now, h.Sequence)
 	return wire.OK
 }

@@ -280,7 +280,7 @@ func (n *Node) Close() error {
 	}
 	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		busy := false
-		n.run(func() { busy = n.eng.ring.phase == Formed && n.eng.nodes > 1 && n.eng.tx.oldest != n.eng.tx.next })
+		n.run(func() { busy = n.eng.sending() })
 		if !busy {
 			break
 		}

@@ -12,16 +12,18 @@ const (
 // handed in the request. So what is granted to the neighbour upstream always has a place.
 type window struct {
 	base  uint32
-	slots []slot // block b is in slot b mod W
+	size  uint32 // W
+	slots []slot // a power of two, at least W, so that block numbers may start again at 0; block b is in slot b modulo it
 }
 
 // slot is one block in one half.
 type slot struct {
 	block   uint32
-	open    bool // the request is here
-	claim        // the request's, kept after the host has its completion
-	arrive  int  // frames that have not come in and been worked on
-	unacked int  // frames made here that the node downstream has not acknowledged, or that are not made yet
+	open    bool   // the request is here
+	claim          // the request's, kept after the host has its completion
+	arrive  int    // frames that have not come in and been worked on
+	got     []bool // by step of the half and frame of the slice: has come in, worked on or not
+	unacked int    // frames made here that the node downstream has not acknowledged, or that are not made yet
 
 	out   []outFrame // by step of the half and frame of the slice
 	bytes []byte     // their payloads, a slice's room for each step
@@ -67,9 +69,14 @@ type parked struct {
 // newWindow makes the room for n nodes.
 func newWindow(h, blocks, nodes int, c *cuts) *window {
 	steps := nodes - 1
-	w := &window{slots: make([]slot, blocks)}
+	slots := 1
+	for slots < blocks {
+		slots *= 2
+	}
+	w := &window{size: uint32(blocks), slots: make([]slot, slots)}
 	for i := range w.slots {
 		s := &w.slots[i]
+		s.got = make([]bool, steps*c.most)
 		s.out = make([]outFrame, steps*c.most)
 		s.bytes = make([]byte, steps*c.room)
 		if h == reduce {
@@ -81,10 +88,13 @@ func newWindow(h, blocks, nodes int, c *cuts) *window {
 }
 
 // at is the slot of a block.
-func (w *window) at(block uint32) *slot { return &w.slots[block%uint32(len(w.slots))] }
+func (w *window) at(block uint32) *slot { return &w.slots[w.index(block)] }
+
+// index is the number of a block's slot.
+func (w *window) index(block uint32) uint32 { return block & uint32(len(w.slots)-1) }
 
 // holds says whether a block is within the window.
-func (w *window) holds(block uint32) bool { return block-w.base < uint32(len(w.slots)) }
+func (w *window) holds(block uint32) bool { return block-w.base < w.size }
 
 // begin opens a block's slot for a request.
 func (s *slot) begin(block uint32, r *request, nodes int) {
@@ -96,6 +106,7 @@ func (s *slot) begin(block uint32, r *request, nodes int) {
 // end makes the slot free for a later block.
 func (s *slot) end() {
 	s.open = false
+	clear(s.got)
 	clear(s.out)
 }
 
