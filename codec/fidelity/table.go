@@ -20,18 +20,18 @@ type Document struct {
 // Table writes the document for people.
 func (d Document) Table(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %d elements, %d zeros, %d not finite, largest magnitude %.4g, rms %.4g; copy %s GB/s\n\n",
-		d.File, d.Data.Elements, d.Data.Zeros, d.Data.NonFinite, d.Data.MaxAbs, d.Data.RMS, rate(d.Data.Copy))
+		d.File, d.Data.Elements, d.Data.Zeros, d.Data.NonFinite, d.Data.MaxAbs, d.Data.RMS, rateText(d.Data.Copy))
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "codec\tratio\tNMSE\tmax error\tof bound\tbias/rms\tcosine\tflagged\tencode GB/s\tdecode GB/s\t")
 	for _, r := range d.Codecs {
 		fmt.Fprintf(t, "%s\t%.3f\t%.3g\t%.3g\t%.2f\t%+.2g\t%.7f\t%d\t%s\t%s\t\n",
-			r.Codec, r.Ratio, r.NMSE, r.MaxError, r.Share, r.RelativeBias, r.Cosine, r.Flagged, rate(r.Encode), rate(r.Decode))
+			r.Codec, r.Ratio, r.NMSE, r.MaxError, r.Share, r.RelativeBias, r.Cosine, r.Flagged, rateText(r.Encode), rateText(r.Decode))
 	}
 	return t.Flush()
 }
 
-// rate is a rate as people read it; one that was not measured is a dash.
-func rate(gbPerSecond float64) string {
+// rateText is a rate as people read it; one that was not measured is a dash.
+func rateText(gbPerSecond float64) string {
 	if gbPerSecond == 0 {
 		return "-"
 	}
