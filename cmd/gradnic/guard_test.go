@@ -97,7 +97,7 @@ func TestGuardedNIC(t *testing.T) {
 	}
 	as("alice", "install", "job", "big", "--workers", "2", "--elements", "64", "--slots", "101").want(t, exitFailed, "101 slots: tenant alice has 0 of 100: 100 would fit")
 	as("alice", "install", "job", "wide", "--workers", "2", "--elements", "256", "--slots", "1").want(t, exitFailed, "card tofino-switchml-64: 256 elements: it takes 64")
-	as("alice", "show", "card").want(t, exitOK, "slots      8192")
+	as("alice", "show", "card", "-j").want(t, exitOK, `"slots":{"value":8192,`)
 	writeFile(t, file, text+"200\n")
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
