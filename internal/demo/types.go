@@ -23,7 +23,7 @@ import (
 // Types are the element types that the native protocol carries, in the order in which they are shown.
 var Types = []aggregation.Type{
 	aggregation.Int32, aggregation.Int64, aggregation.Int8,
-	aggregation.Float32, aggregation.Float64, aggregation.Float16, aggregation.BFloat16,
+	aggregation.Float32, aggregation.Float64, aggregation.Float16, aggregation.BFloat16, aggregation.BFP16,
 }
 
 // ParseTypes reads "all", or names of types separated by commas.
@@ -114,9 +114,9 @@ func runTypes(ctx context.Context, o *Options, r *TypesReport, types []aggregati
 
 // nativeJob is a job of a type in frames of 1500 bytes.
 func nativeJob(t aggregation.Type, workers int) dataplane.JobSpec {
+	spec := &dataplane.NativeSpec{Type: t}
 	return dataplane.JobSpec{
-		Protocol: dataplane.ProtocolNative, Workers: workers, Elements: nativePayload / size(t), Slots: 256,
-		Native: &dataplane.NativeSpec{Type: t},
+		Protocol: dataplane.ProtocolNative, Workers: workers, Elements: spec.FitElements(workers, nativePayload), Slots: 256, Native: spec,
 	}
 }
 
@@ -172,6 +172,12 @@ func runType(ctx context.Context, o *Options, nic *dataplane.NIC, f fabric, job 
 		return reduceType[float32](ctx, ws, job, inputs, row)
 	case aggregation.Float64:
 		return reduceType[float64](ctx, ws, job, inputs, row)
+	case aggregation.BFP16:
+		model, err := newBlockModel(job, inputs)
+		if err != nil {
+			return row, err
+		}
+		return reduceModel(ctx, ws, job, model, row)
 	}
 	return reduceType[uint16](ctx, ws, job, inputs, row)
 }
@@ -219,10 +225,15 @@ func reduceType[T native.Element](ctx context.Context, ws []*native.Worker, job 
 	if err != nil {
 		return row, err
 	}
+	return reduceModel(ctx, ws, job, model, row)
+}
+
+// reduceModel runs the all-reduces of a row and compares what comes out with the model.
+func reduceModel[T native.Element](ctx context.Context, ws []*native.Worker, job dataplane.JobSpec, model *typeModel[T], row TypeRow) (TypeRow, error) {
 	row.Bound = model.maxBound
 	out := make([][]T, len(ws))
 	for rank := range out {
-		out[rank] = make([]T, len(inputs[0]))
+		out[rank] = make([]T, len(model.sum))
 	}
 	var before []byte
 	var times []time.Duration
@@ -244,16 +255,16 @@ func reduceType[T native.Element](ctx context.Context, ws []*native.Worker, job 
 			b := first
 			if rank > 0 {
 				b = bytesOf(out[rank])
-				row.Differing += differ(first, b, size(job.Native.Type))
+				row.Differing += differ(first, b, size(model.typ))
 			}
 			wrong, off := model.check(b)
 			row.Wrong += wrong
 			row.MaxErr = max(row.MaxErr, off)
 		}
 		if job.Native.Order == aggregation.Ranked {
-			row.Differing += differ(model.ranked, first, size(job.Native.Type))
+			row.Differing += differ(model.ranked, first, size(model.typ))
 			if before != nil {
-				row.Differing += differ(before, first, size(job.Native.Type))
+				row.Differing += differ(before, first, size(model.typ))
 			}
 			before = first
 		}
@@ -280,7 +291,7 @@ func atOnce(n int, f func(rank int) error) error {
 
 // typeModel is what the workers send in a type, and what must come of it.
 type typeModel[T native.Element] struct {
-	typ      aggregation.Type
+	typ      aggregation.Type // of the arrays
 	in       [][]T
 	sum      []float64 // of what is sent, exactly or nearly so
 	bound    []float64

@@ -54,6 +54,12 @@ func TestTypeModelFindsErrors(t *testing.T) {
 			findsErrors[float32](t, typ, inputs)
 		case aggregation.Float64:
 			findsErrors[float64](t, typ, inputs)
+		case aggregation.BFP16:
+			m, err := newBlockModel(nativeJob(typ, len(inputs)), inputs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			modelFindsErrors(t, m)
 		default:
 			findsErrors[uint16](t, typ, inputs)
 		}
@@ -66,6 +72,12 @@ func findsErrors[T native.Element](t *testing.T, typ aggregation.Type, inputs []
 	if err != nil {
 		t.Fatal(err)
 	}
+	modelFindsErrors(t, m)
+}
+
+func modelFindsErrors[T native.Element](t *testing.T, m *typeModel[T]) {
+	t.Helper()
+	typ := m.typ
 	if wrong, off := m.check(m.ranked); wrong != 0 {
 		t.Errorf("%v: the right sum has %d wrong elements, by %v", typ, wrong, off)
 	}
@@ -84,7 +96,7 @@ func TestParseTypes(t *testing.T) {
 	if v, err := ParseTypes("int8,float64"); err != nil || len(v) != 2 || v[1] != aggregation.Float64 {
 		t.Errorf("%v %v", v, err)
 	}
-	for _, s := range []string{"", "int16", "bfp16", "int8,"} {
+	for _, s := range []string{"", "int16", "block16e8m4s", "int8,"} {
 		if _, err := ParseTypes(s); err == nil {
 			t.Errorf("%q accepted", s)
 		}
