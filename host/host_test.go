@@ -194,7 +194,7 @@ func TestStatusAndReform(t *testing.T) {
 	err = each(clients[:2], func(i int, c *Client) error {
 		_, err := c.AllReduce(t.Context(), Request{Data: gradient(i, 1000), Codec: "none", Deadline: 100 * time.Millisecond})
 		var re *RequestError
-		if !errors.As(err, &re) {
+		if !errors.As(err, &re) || !strings.Contains(re.Text, "node 2") {
 			t.Errorf("node %d: %v", i, err)
 		}
 		return nil
