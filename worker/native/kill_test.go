@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -111,8 +112,11 @@ func TestKilledAfterOneReturned(t *testing.T) {
 	returned := make(chan struct{})
 	each(t, 2, func(ctx context.Context, i int) error {
 		if i == 0 {
-			_, err := AllReduce(ctx, ws[0], out[0], in[0])
-			clear(out[0][:0])
+			src, dst := slices.Clone(in[0]), make([]float32, len(in[0]))
+			_, err := AllReduce(ctx, ws[0], dst, src)
+			copy(out[0], dst)
+			clear(src) // the arrays are the caller's again
+			clear(dst)
 			close(returned)
 			return err
 		}
