@@ -24,6 +24,8 @@ type CalibrateOptions struct {
 	Codec  string  // the compressed one; "": bfp16
 	TFLOPS float64 // of a node, 10^12 operations a second; 0: measured, in plain Go on one CPU
 	Log    io.Writer
+
+	slices []int // sizes of the all-reduces, in slices of 8192 float32 for each node; nil: 3, 6, 24
 }
 
 func (o *CalibrateOptions) defaults() {
@@ -41,6 +43,9 @@ func (o *CalibrateOptions) defaults() {
 	}
 	if o.Codec == "" {
 		o.Codec = codec.Default
+	}
+	if o.slices == nil {
+		o.slices = []int{3, 6, 24}
 	}
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -62,9 +67,6 @@ type Calibration struct {
 	Link   float64      `json:"raw_sender"` // what a raw sender got across, over the rate
 	Worst  float64      `json:"worst"`      // largest relative error of a fitted point
 }
-
-// lengths are those of the all-reduces that are measured, in slices of 8192 float32 for each node.
-var calibrationSlices = []int{3, 6, 24}
 
 // inRow is how many all-reduces follow each other without a pause; the time of one is a part of theirs.
 const inRow = 6
@@ -154,7 +156,7 @@ func (r *rig) calibrate(ctx context.Context, o CalibrateOptions, ratio float64) 
 	}
 	seconds := map[string][][]float64{}
 	for range o.Rounds {
-		for k, s := range calibrationSlices {
+		for k, s := range o.slices {
 			for _, c := range contestants {
 				d, err := c.run(n * s * 8192)
 				if err != nil {
@@ -170,7 +172,7 @@ func (r *rig) calibrate(ctx context.Context, o CalibrateOptions, ratio float64) 
 	}
 	var nic, tcp fit
 	ringBytes := func(s int) float64 { return 2 * float64(n-1) / float64(n) * float64(n*s*32768) }
-	for k, s := range calibrationSlices {
+	for k, s := range o.slices {
 		nic.add(ringBytes(s), 2*float64(n-1), report.Median(seconds["nic"][k]))
 		nic.add(ringBytes(s)/ratio, 2*float64(n-1), report.Median(seconds["nic+"+o.Codec][k]))
 		tcp.add(ringBytes(s), 2*float64(n-1), report.Median(seconds["tcp"][k]))
@@ -191,7 +193,7 @@ func (r *rig) calibrate(ctx context.Context, o CalibrateOptions, ratio float64) 
 	}
 	sys.Overlapped = sys.Naive
 	out := &Calibration{System: sys, Link: r.link}
-	for k, s := range calibrationSlices {
+	for k, s := range o.slices {
 		bytes := int64(n * s * 32768)
 		for what, fitted := range map[string]float64{
 			"nic":            sys.NICAllReduce(bytes, n, 1).Total,

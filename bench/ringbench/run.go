@@ -21,6 +21,9 @@ type Options struct {
 	Bytes   int       // of the all-reduce that is held against the links' bound; 0: 16 MiB
 	Log     io.Writer // progress; nil: none
 	Command string    // what the report says made it
+
+	mtus   []int // of that all-reduce; nil: 1500, 9000
+	slices []int // CalibrateOptions'
 }
 
 const (
@@ -29,7 +32,32 @@ const (
 	goalBound   = 0.90
 	goalSpeedUp = 1.6
 	patience    = 10 * time.Minute
+	leastLink   = 0.9  // of the rate, by a raw sender: below, the machine is too busy for figures
+	mostOff     = 0.15 // of a fitted point
+	shareRange  = 0.06 // around paperShare
 )
+
+// doubt says why what was measured on a link that a raw sender got so much across is not to be trusted; "" when it is.
+func doubt(link float64) string {
+	if link < leastLink {
+		return fmt.Sprintf("INVALID: a raw sender got only %.2f of the link's rate across: the machine is busy", link)
+	}
+	return ""
+}
+
+// add appends a row that was measured on the rig.
+func (r *rig) add(to *report.Report, row report.Row, values, against []float64) {
+	row.Note = both(row.Note, doubt(r.link))
+	to.Add(row, values, against)
+}
+
+// both joins two notes, of which one or both may be empty.
+func both(a, b string) string {
+	if a == "" || b == "" || a == b {
+		return max(a, b)
+	}
+	return a + "; " + b
+}
 
 // Run measures a ring of four beside the bound of its links, calibrates the model, and measures training steps beside it.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
@@ -45,6 +73,9 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if o.Bytes == 0 {
 		o.Bytes = 16 << 20
 	}
+	if o.mtus == nil {
+		o.mtus = []int{1500, 9000}
+	}
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
@@ -55,7 +86,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if err := o.whole(ctx, r); err != nil {
 		return nil, err
 	}
-	sys, err := o.calibrated(ctx, r)
+	sys, fitted, err := o.calibrated(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +95,11 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		return nil, err
 	}
 	for _, n := range o.Nodes {
-		if err := o.steps(ctx, r, sys, n, forward); err != nil {
+		if err := o.steps(ctx, r, sys, fitted, n, forward); err != nil {
 			return nil, fmt.Errorf("%d nodes: %w", n, err)
 		}
 	}
-	return r, o.forecast(r, sys, forward)
+	return r, o.forecast(r, sys, fitted, forward)
 }
 
 func (o *Options) rateString() string { return fmt.Sprintf("%dMbit", o.Rate/1e6) }
@@ -77,7 +108,7 @@ func (o *Options) rateString() string { return fmt.Sprintf("%dMbit", o.Rate/1e6)
 func (o *Options) whole(ctx context.Context, r *report.Report) (err error) {
 	const n = 4
 	bytes := float64(o.Bytes)
-	for _, mtu := range []int{1500, 9000} {
+	for _, mtu := range o.mtus {
 		err := func() (err error) {
 			l, err := newRig(ctx, n, o.Rate, mtu)
 			if err != nil {
@@ -85,7 +116,7 @@ func (o *Options) whole(ctx context.Context, r *report.Report) (err error) {
 			}
 			defer func() { err = errors.Join(err, l.Close()) }()
 			fmt.Fprintf(o.Log, "links of %s, MTU %d: a raw AF_XDP sender gets %.3f of the rate across\n", o.rateString(), mtu, l.link)
-			r.Add(report.Row{Name: fmt.Sprintf("link/%s/mtu%d", o.rateString(), mtu), Unit: "of the rate, by a raw sender"}, []float64{l.link}, nil)
+			l.add(r, report.Row{Name: fmt.Sprintf("link/%s/mtu%d", o.rateString(), mtu), Unit: "of the rate, by a raw sender"}, []float64{l.link}, nil)
 			bound := 2 * float64(n-1) / n * bytes / (float64(o.Rate) / 8)
 			var times, bounds, packed, tcp []float64
 			if _, err := nicAllReduces(ctx, l.Lab, "none", 1<<18, 1); err != nil {
@@ -112,9 +143,9 @@ func (o *Options) whole(ctx context.Context, r *report.Report) (err error) {
 			name := fmt.Sprintf("%d-nodes/%s/mtu%d/%dKiB", n, o.rateString(), mtu, o.Bytes>>10)
 			row := report.Row{Name: "ring/" + name, Unit: "MB/s", Against: "2(N-1)/N * bytes / link rate", Bound: "headers, acknowledgements"}
 			row.Goal = goalBound
-			r.Add(row, times, bounds)
-			r.Add(report.Row{Name: "tcp/" + name, Unit: "MB/s", Against: "2(N-1)/N * bytes / link rate"}, tcp, bounds)
-			r.Add(report.Row{Name: "ring+bfp16/" + name, Unit: "MB/s", Against: "ring/" + name, Bound: "2048 bytes in 544 are 3.76x"}, packed, times)
+			l.add(r, row, times, bounds)
+			l.add(r, report.Row{Name: "tcp/" + name, Unit: "MB/s", Against: "2(N-1)/N * bytes / link rate"}, tcp, bounds)
+			l.add(r, report.Row{Name: "ring+bfp16/" + name, Unit: "MB/s", Against: "ring/" + name, Bound: "2048 bytes in 544 are 3.76x"}, packed, times)
 			return nil
 		}()
 		if err != nil {
@@ -124,20 +155,24 @@ func (o *Options) whole(ctx context.Context, r *report.Report) (err error) {
 	return nil
 }
 
-// calibrated fits the model to all-reduces of four nodes.
-func (o *Options) calibrated(ctx context.Context, r *report.Report) (*plan.System, error) {
-	c, err := Calibrate(ctx, CalibrateOptions{Rate: o.Rate, Rounds: o.Rounds, Log: o.Log})
+// calibrated fits the model to all-reduces of four nodes. fitted says why its figures are not to be trusted, if so.
+func (o *Options) calibrated(ctx context.Context, r *report.Report) (_ *plan.System, fitted string, err error) {
+	c, err := Calibrate(ctx, CalibrateOptions{Rate: o.Rate, Rounds: o.Rounds, Log: o.Log, slices: o.slices})
 	if err != nil {
-		return nil, fmt.Errorf("calibrate: %w", err)
+		return nil, "", fmt.Errorf("calibrate: %w", err)
 	}
 	s := c.System
+	fitted = doubt(c.Link)
+	if c.Worst > mostOff {
+		fitted = both(fitted, fmt.Sprintf("INVALID: the fitted figures are off by up to %.0f %%", 100*c.Worst))
+	}
 	fmt.Fprintf(o.Log, "calibrated: %.4f Gbit/s, %.0f us a hop; TCP %.3f of that, %.0f us a step; worst point off by %.1f %%\n",
 		s.LinkGbit, s.HopUs, s.Naive.LinkShare, s.Naive.StepUs, 100*c.Worst)
-	r.Add(report.Row{Name: "calibrated/link", Unit: "Mbit/s of float32, without compression"}, []float64{s.LinkGbit * 1e3}, nil)
-	r.Add(report.Row{Name: "calibrated/hop", Unit: "us"}, []float64{s.HopUs}, nil)
-	r.Add(report.Row{Name: "calibrated/tcp-share", Unit: "of that link"}, []float64{s.Naive.LinkShare}, nil)
-	r.Add(report.Row{Name: "calibrated/tcp-step", Unit: "us"}, []float64{s.Naive.StepUs}, nil)
-	return s, nil
+	r.Add(report.Row{Name: "calibrated/link", Unit: "Mbit/s of float32, without compression", Note: fitted}, []float64{s.LinkGbit * 1e3}, nil)
+	r.Add(report.Row{Name: "calibrated/hop", Unit: "us", Note: fitted}, []float64{s.HopUs}, nil)
+	r.Add(report.Row{Name: "calibrated/tcp-share", Unit: "of that link", Note: fitted}, []float64{s.Naive.LinkShare}, nil)
+	r.Add(report.Row{Name: "calibrated/tcp-step", Unit: "us", Note: fitted}, []float64{s.Naive.StepUs}, nil)
+	return s, fitted, nil
 }
 
 // compute sets a layer's compute time from the time that the naive step communicates at 6 nodes.
@@ -159,8 +194,8 @@ func (o *Options) compute(ctx context.Context, r *report.Report) (_ time.Duratio
 	forward := time.Duration(comm * (1 - paperShare) / paperShare / (3 * layers) * 1e9)
 	fmt.Fprintf(o.Log, "naive communication at %d nodes: %.0f ms; so a layer computes %v forward and %v backward, and communication is %.0f %%\n",
 		paperNodes, comm*1e3, forward.Round(time.Microsecond), 2*forward.Round(time.Microsecond), 100*paperShare)
-	r.Add(report.Row{Name: "step/communication", Unit: "s, naive, 6 nodes"}, seconds, nil)
-	r.Add(report.Row{Name: "step/compute", Unit: "s a step, set so that communication is 51 % of the naive step"}, []float64{3 * layers * forward.Seconds()}, nil)
+	l.add(r, report.Row{Name: "step/communication", Unit: "s, naive, 6 nodes"}, seconds, nil)
+	l.add(r, report.Row{Name: "step/compute", Unit: "s a step, set so that communication is 51 % of the naive step"}, []float64{3 * layers * forward.Seconds()}, nil)
 	return forward, nil
 }
 
@@ -174,7 +209,7 @@ func planModes() []plan.Mode {
 }
 
 // steps measures the modes in turns, and sets the model beside them.
-func (o *Options) steps(ctx context.Context, r *report.Report, sys *plan.System, n int, forward time.Duration) (err error) {
+func (o *Options) steps(ctx context.Context, r *report.Report, sys *plan.System, fitted string, n int, forward time.Duration) (err error) {
 	l, err := newRig(ctx, n, o.Rate, 1500)
 	if err != nil {
 		return err
@@ -201,22 +236,25 @@ func (o *Options) steps(ctx context.Context, r *report.Report, sys *plan.System,
 	}
 	name := func(k int) string { return fmt.Sprintf("step/%d-nodes/%s", n, modes[k].name) }
 	for k := range modes {
-		r.Add(report.Row{Name: name(k), Unit: "s"}, seconds[k], nil)
+		l.add(r, report.Row{Name: name(k), Unit: "s"}, seconds[k], nil)
 	}
 	shares := make([]float64, 0, o.Rounds)
 	for _, naive := range seconds[0] {
 		shares = append(shares, 1-3*layers*forward.Seconds()/naive)
 	}
 	fmt.Fprintf(o.Log, "step, %d nodes: communication was %.1f %% of the naive step\n", n, 100*report.Median(shares))
-	r.Add(report.Row{Name: fmt.Sprintf("step/%d-nodes/share", n), Unit: "of the naive step is communication"}, shares, nil)
+	l.add(r, report.Row{Name: fmt.Sprintf("step/%d-nodes/share", n), Unit: "of the naive step is communication"}, shares, nil)
 	nicPacked := len(modes) - 1
 	row := report.Row{Name: fmt.Sprintf("naive-over-bfp16/%d-nodes", n), Unit: "s naive", Against: name(nicPacked), Bound: "compute that nothing hides"}
 	if n == paperNodes {
 		row.Goal = goalSpeedUp
+		if share := report.Median(shares); math.Abs(share-paperShare) > shareRange {
+			row.Note = fmt.Sprintf("INVALID: communication was %.0f %% of the naive step, not %.0f", 100*share, 100*paperShare)
+		}
 	}
-	r.Add(row, seconds[0], seconds[nicPacked])
-	r.Add(report.Row{Name: fmt.Sprintf("overlapped-over-bfp16/%d-nodes", n), Unit: "s overlapped", Against: name(nicPacked)}, seconds[1], seconds[nicPacked])
-	r.Add(report.Row{Name: fmt.Sprintf("overlapped-over-nic/%d-nodes", n), Unit: "s overlapped", Against: name(2)}, seconds[1], seconds[2])
+	l.add(r, row, seconds[0], seconds[nicPacked])
+	l.add(r, report.Row{Name: fmt.Sprintf("overlapped-over-bfp16/%d-nodes", n), Unit: "s overlapped", Against: name(nicPacked)}, seconds[1], seconds[nicPacked])
+	l.add(r, report.Row{Name: fmt.Sprintf("overlapped-over-nic/%d-nodes", n), Unit: "s overlapped", Against: name(2)}, seconds[1], seconds[2])
 	for k, m := range planModes() {
 		it, err := sys.Iterate(t.table(), n, 1, m)
 		if err != nil {
@@ -236,14 +274,14 @@ func (o *Options) steps(ctx context.Context, r *report.Report, sys *plan.System,
 		for i := range predicted {
 			predicted[i] = it.Total
 		}
-		r.Add(report.Row{Name: fmt.Sprintf("model/%d-nodes/%s", n, modes[k].name), Unit: "s", Against: name(k),
-			Bound: fmt.Sprintf("within %.0f %%: %s", 100*within, verdict)}, predicted, seconds[k])
+		l.add(r, report.Row{Name: fmt.Sprintf("model/%d-nodes/%s", n, modes[k].name), Unit: "s", Against: name(k),
+			Bound: fmt.Sprintf("within %.0f %%: %s", 100*within, verdict), Note: fitted}, predicted, seconds[k])
 	}
 	return nil
 }
 
 // forecast predicts 32 nodes.
-func (o *Options) forecast(r *report.Report, sys *plan.System, forward time.Duration) error {
+func (o *Options) forecast(r *report.Report, sys *plan.System, fitted string, forward time.Duration) error {
 	var total [4]float64
 	for k, m := range planModes() {
 		it, err := sys.Iterate(scaledTable(forward), 32, 1, m)
@@ -254,7 +292,7 @@ func (o *Options) forecast(r *report.Report, sys *plan.System, forward time.Dura
 	}
 	fmt.Fprintf(o.Log, "32 nodes, predicted: with bfp16 %.2f times as fast as naive, %.2f as overlapped; the paper predicts 2.5\n",
 		total[0]/total[3], total[1]/total[3])
-	r.Add(report.Row{Name: "forecast/32-nodes/naive-over-bfp16", Unit: "s naive", Against: "the model's nic+bfp16", Bound: "the paper predicts 2.5x"}, total[:1], total[3:])
-	r.Add(report.Row{Name: "forecast/32-nodes/overlapped-over-bfp16", Unit: "s overlapped", Against: "the model's nic+bfp16", Bound: "the paper predicts 2.5x"}, total[1:2], total[3:])
+	r.Add(report.Row{Name: "forecast/32-nodes/naive-over-bfp16", Unit: "s naive", Against: "the model's nic+bfp16", Bound: "the paper predicts 2.5x", Note: fitted}, total[:1], total[3:])
+	r.Add(report.Row{Name: "forecast/32-nodes/overlapped-over-bfp16", Unit: "s overlapped", Against: "the model's nic+bfp16", Bound: "the paper predicts 2.5x", Note: fitted}, total[1:2], total[3:])
 	return nil
 }
