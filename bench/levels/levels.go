@@ -33,13 +33,14 @@ type Command[R Row] struct {
 func (c Command[R]) Main() {
 	out := flag.String("out", "build/bench/"+c.Name+".json", "write the report to this file")
 	rounds := flag.Int("rounds", c.Rounds, "rounds in which every row has its turn")
+	page := flag.String("page", "", "put the table into this Markdown page as well, between its <!-- "+c.Name+" --> lines")
 	one := flag.Bool("level", false, "measure only the level in force and print its rows as JSON (used by this command itself)")
 	flag.Parse()
 	if flag.NArg() > 0 || *rounds < 1 {
 		fmt.Fprintf(os.Stderr, "%s: takes no arguments, and at least one round\n", c.Name)
 		os.Exit(2)
 	}
-	run := func() error { return c.all(*out, *rounds) }
+	run := func() error { return c.all(*out, *page, *rounds) }
 	if *one {
 		run = func() error { return c.one(*rounds) }
 	}
@@ -59,7 +60,7 @@ func (c Command[R]) one(rounds int) error {
 }
 
 // all measures every level that the machine has, each in a process of its own.
-func (c Command[R]) all(out string, rounds int) error {
+func (c Command[R]) all(out, page string, rounds int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -86,6 +87,11 @@ func (c Command[R]) all(out string, rounds int) error {
 	}
 	if err := r.WriteFile(out); err != nil {
 		return err
+	}
+	if page != "" {
+		if err := r.ReplaceIn(page, c.Name); err != nil {
+			return err
+		}
 	}
 	return r.Markdown(os.Stdout)
 }

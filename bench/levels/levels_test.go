@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"gradnic/bench/report"
@@ -53,9 +54,15 @@ func command(t *testing.T, mode string, args ...string) *exec.Cmd {
 }
 
 func TestEveryLevelIsMeasuredInItsOwnProcess(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "example.json")
-	if b, err := command(t, "honest", "-out", out, "-rounds", "2").CombinedOutput(); err != nil {
+	out, page := filepath.Join(t.TempDir(), "example.json"), filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(page, []byte("before\n<!-- example -->\nold\n<!-- /example -->\nafter\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := command(t, "honest", "-out", out, "-page", page, "-rounds", "2").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, b)
+	}
+	if b, err := os.ReadFile(page); err != nil || !strings.Contains(string(b), "| x/off |") || strings.Contains(string(b), "old") {
+		t.Errorf("the page: %v\n%s", err, b)
 	}
 	b, err := os.ReadFile(out)
 	if err != nil {
