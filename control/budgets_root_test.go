@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"gradnic/internal/netlab/netlabtest"
 	"gradnic/wire/inet"
 	"gradnic/wire/switchml"
+	"gradnic/xdp"
 )
 
 // budgetRig is a NIC on two veths and its registry.
@@ -264,5 +266,53 @@ func TestCardPace(t *testing.T) {
 		if took := rounds(); c.paced && took < link*8/10 {
 			t.Errorf("paced: a result every %v, the link carries one every %v", took, link)
 		}
+	}
+}
+
+// Jobs whose workers or tenants the steering program could not tell apart are refused: else a tenant with many workers
+// would keep all others' budgets from being set.
+func TestSendersThatBudgetsCannotKnow(t *testing.T) {
+	r := newRig(t)
+	jobs := r.server.Jobs()
+	jobs.SetLimits(Limits{Tenants: map[string]Quota{EachTenant: {Packets: 1000}}})
+	install := func(name, tenant string, workers int) error {
+		_, err := jobs.Install(dataplane.JobSpec{
+			Name: name, Tenant: tenant, Protocol: dataplane.ProtocolNative, Workers: workers, Elements: 1, Slots: 1, Native: &dataplane.NativeSpec{},
+		}, OriginAPI)
+		return err
+	}
+	for i := range xdp.MaxSources/dataplane.MaxNativeWorkers - 1 {
+		if err := install(fmt.Sprint("many", i), "a", dataplane.MaxNativeWorkers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := install("last", "a", dataplane.MaxNativeWorkers-2); err != nil {
+		t.Fatal(err)
+	}
+	for workers, want := range map[int]string{3: "65534 of the 65536 that packet budgets know: 2 would fit", 2: ""} {
+		err := install("b", "b", workers)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d more workers: %v, want %q", workers, err, want)
+		}
+	}
+	for _, job := range jobs.List() {
+		if err := jobs.Remove(job.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range xdp.MaxBudgets {
+		if err := install(fmt.Sprint("j", i), fmt.Sprint("t", i), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := install("again", "t5", 1); err != nil {
+		t.Errorf("another job of a tenant that has one: %v", err)
+	}
+	if err := install("more", "one-more", 1); err == nil || !strings.Contains(err.Error(), "1023 tenants have packet budgets") {
+		t.Errorf("one tenant more than budgets: %v", err)
+	}
+	jobs.SetLimits(Limits{})
+	if err := install("more", "one-more", 1); err != nil {
+		t.Errorf("without budgets: %v", err)
 	}
 }

@@ -154,6 +154,9 @@ type use struct {
 // admit refuses a job for which there is no room, with the figures and what would
 // fit. A job of the same name does not count: it would go. j.mu is held.
 func (j *Jobs) admit(spec dataplane.JobSpec) error {
+	if err := j.admitSenders(spec); err != nil {
+		return err
+	}
 	if j.limits.Memory == 0 && len(j.limits.Tenants) == 0 && j.limits.Card == nil {
 		return nil
 	}
@@ -200,6 +203,29 @@ func (j *Jobs) admit(spec dataplane.JobSpec) error {
 		return refuse(Exhausted, "job.slots", "%d slots: %s has %d of %d: %d would fit", spec.Slots, whose, own.slots, q.Slots, max(0, q.Slots-own.slots))
 	}
 	return fits(spec, bytes, whose, own.memory, q.Memory)
+}
+
+// admitSenders refuses a job whose workers, or whose tenant, could not be charged: from there on no budget would follow
+// any more, and one tenant's many workers would be another's harm. j.mu is held.
+func (j *Jobs) admitSenders(spec dataplane.JobSpec) error {
+	if !j.limits.boundsPackets() {
+		return nil
+	}
+	workers, tenants := 0, map[string]bool{spec.Tenant: true}
+	for name, r := range j.records {
+		if name != spec.Name {
+			workers += r.asked.Workers
+			tenants[r.asked.Tenant] = true
+		}
+	}
+	if workers+spec.Workers > xdp.MaxSources {
+		return refuse(Exhausted, "job.workers", "%d workers: all jobs have %d of the %d that packet budgets know: %d would fit",
+			spec.Workers, workers, xdp.MaxSources, max(0, xdp.MaxSources-workers))
+	}
+	if len(tenants) > xdp.MaxBudgets {
+		return refuse(Exhausted, "job.tenant", "jobs of %d tenants have packet budgets, which is the most: remove another tenant's jobs first", xdp.MaxBudgets)
+	}
+	return nil
 }
 
 // fits refuses slots for which there is no memory left.

@@ -86,6 +86,7 @@ func TestReadRefuses(t *testing.T) {
 	for text, says := range map[string]string{
 		"ip: 1.2.3.4\nlames: 2\n":   `f.yaml:2:1: "lames" is not a key: did you mean lanes?`,
 		"hugepages: true\n":         "did you mean huge-pages?",
+		"prot: eth1\n":              "did you mean port?", // neighbours swapped: drop is not nearer
 		"qqqqqqqq: 1\n":             "print-config shows all",
 		"config: x\n":               `"config" is not a key`,
 		"lanes: many\n":             "f.yaml:1:1: lanes: ",
