@@ -22,6 +22,10 @@ type Call struct {
 	Root       int    `yaml:"root"`
 	Tag        uint32 `yaml:"tag"`
 	Tenths     bool   `yaml:"tenths"`
+	// Codec makes it a ring's: the card is node 0 of Nodes, 0: 2, and its host hands in a request of no elements and one of
+	// Count, twice. Elements are as ringModel has them.
+	Codec string `yaml:"codec"`
+	Nodes int    `yaml:"nodes"`
 }
 
 // cardRank is the card's rank in calls; the kit is worker 0.
@@ -34,6 +38,9 @@ type caller interface {
 	// End returns why the call failed, or did not end.
 	End() error
 }
+
+// aborter is a caller whose call can be ended when the case has failed, and nobody goes on with it.
+type aborter interface{ Abort() }
 
 // values are a rank's elements as they lie in memory.
 func (c *Call) values(rank, n int) ([]byte, error) {
@@ -132,6 +139,9 @@ func (m *ACCLMem) Limits() Limits { return Limits{Longest: 4138} }
 // Close implements Target.
 func (m *ACCLMem) Close() error { return nil }
 
+// skipped is the status of a command that cannot make a call: that of a skipped test with automake.
+const skipped = 77
+
 // called is a target on an interface whose card makes calls by a command.
 type called struct {
 	Target
@@ -139,6 +149,14 @@ type called struct {
 	command string
 	cmd     *exec.Cmd
 	said    *tailWriter
+}
+
+// Next implements next.
+func (t *called) Next(deadline time.Time) ([]byte, error) {
+	if n, ok := t.Target.(next); ok {
+		return n.Next(deadline)
+	}
+	return nil, fmt.Errorf("%w: the target does not give frames one by one", errUnsupported)
 }
 
 // Begin runs the command with the call in its environment, and gives it a moment.
@@ -153,12 +171,18 @@ func (t *called) Begin(c Call) error {
 // End waits for the command.
 func (t *called) End() error {
 	if err := t.cmd.Wait(); err != nil {
+		if t.cmd.ProcessState != nil && t.cmd.ProcessState.ExitCode() == skipped {
+			return fmt.Errorf("%w: the call's command says that the card cannot: %s", errUnsupported, t.said)
+		}
 		return fmt.Errorf("the call's command: %w; it says: %s", err, t.said)
 	}
 	return nil
 }
 
 func (c *Call) environment() []string {
+	if c.Codec != "" {
+		return c.ringEnvironment()
+	}
 	typ, op := c.Type, c.Op
 	if typ == "" {
 		typ = "int32"
@@ -179,6 +203,11 @@ func (x *caseRun) begin() error {
 	if !ok {
 		return fmt.Errorf("%w: the card must make a call, %s: give the command that does it (--call)", errUnsupported, strings.Join(x.c.Call.environment(), " "))
 	}
+	if x.c.Call.Codec != "" {
+		if err := x.startRing(); err != nil {
+			return err
+		}
+	}
 	return c.Begin(*x.c.Call)
 }
 
@@ -186,6 +215,8 @@ func (x *caseRun) begin() error {
 func (x *caseRun) end() error {
 	err := x.t.(caller).End()
 	switch {
+	case errors.Is(err, errUnsupported):
+		return err
 	case err != nil && !x.c.CallFails:
 		return fmt.Errorf("%w: the card's call: %v", errFailed, err)
 	case err == nil && x.c.CallFails:

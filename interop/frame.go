@@ -71,20 +71,31 @@ func (sc *scope) value(x any, f *layout.Field) (v uint64, name string, err error
 			v, err := f.Number(x)
 			return v, "", err
 		}
-		name, plus, _ := strings.Cut(x[1:], "+")
-		v, ok := sc.vars[name]
-		if !ok {
-			return 0, name, nil
-		}
-		var add uint64
-		if plus != "" {
-			if _, err := fmt.Sscan(plus, &add); err != nil {
-				return 0, "", fmt.Errorf("%q: $name or $name+number", x)
-			}
-		}
-		return v + add, "", nil
+		return sc.sum(x)
 	}
 	return 0, "", fmt.Errorf("%v is neither a number nor a word", x)
+}
+
+// sum is what "$name", "$name+number" or "$name+$other*number" is worth; the name is that of a variable without a value.
+func (sc *scope) sum(text string) (v uint64, unknown string, err error) {
+	for term := range strings.SplitSeq(text, "+") {
+		name, times, _ := strings.Cut(term, "*")
+		one, many := uint64(0), uint64(1)
+		if rest, ok := strings.CutPrefix(name, "$"); ok {
+			if one, ok = sc.vars[rest]; !ok {
+				return 0, rest, nil
+			}
+		} else if _, err := fmt.Sscan(name, &one); err != nil {
+			return 0, "", fmt.Errorf("%q: $name, $name+number or $name+$other*number", text)
+		}
+		if times != "" {
+			if _, err := fmt.Sscan(times, &many); err != nil {
+				return 0, "", fmt.Errorf("%q: $name, $name+number or $name+$other*number", text)
+			}
+		}
+		v += one * many
+	}
+	return v, "", nil
 }
 
 // with fills in what f leaves out from base.
@@ -203,6 +214,9 @@ func (sc *scope) putFields(b *built, f *Frame, rank, payload int, expected bool)
 			x.Put(b.frame, base, 3)
 		}
 	}
+	if x := sc.s.rest[f.Body]; x != nil {
+		x.Put(b.frame, base+l.Header, uint64(payload-sc.s.bodyLen(f.Body)))
+	}
 	for name, raw := range f.Fields {
 		x, at := sc.s.field(name), base
 		if x == nil {
@@ -267,18 +281,23 @@ func workerValue(x *layout.Field, v uint64, result bool) uint64 {
 	return 1 << v
 }
 
+// bodyLen is where a body's last field ends.
+func (s *Suite) bodyLen(name string) (n int) {
+	for _, x := range s.bodies[name] {
+		n = max(n, x.Offset+(x.Width+7)/8)
+	}
+	return n
+}
+
 // payload is what follows the header.
 func (sc *scope) payload(f *Frame) ([]byte, error) {
 	if f.Body != "" {
-		n := 0
-		for _, x := range sc.s.bodies[f.Body] {
-			n = max(n, x.Offset+(x.Width+7)/8)
-		}
+		n := sc.s.bodyLen(f.Body)
 		tail, err := hex.DecodeString(strings.ReplaceAll(f.Tail, " ", ""))
 		if err != nil {
 			return nil, fmt.Errorf("tail: %w", err)
 		}
-		return append(make([]byte, n), tail...), nil
+		return append(append(make([]byte, n), f.encoded...), tail...), nil
 	}
 	if f.Values == nil {
 		b, err := hex.DecodeString(strings.ReplaceAll(f.Tail, " ", ""))

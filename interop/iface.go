@@ -21,6 +21,7 @@ type Interface struct {
 	wait  time.Duration
 	quiet time.Duration
 	mtu   int
+	buf   []byte
 }
 
 // OpenInterface opens the target behind an interface of the calling thread's network namespace.
@@ -29,7 +30,7 @@ func OpenInterface(name string, o *Options) (*Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Interface{link: l, card: o.NIC.MAC, wait: o.Timeout, quiet: o.Quiet, mtu: l.MTU}
+	t := &Interface{link: l, card: o.NIC.MAC, wait: o.Timeout, quiet: o.Quiet, mtu: l.MTU, buf: make([]byte, 1<<16)}
 	if t.wait == 0 {
 		t.wait = time.Second
 	}
@@ -40,26 +41,17 @@ func OpenInterface(name string, o *Options) (*Interface, error) {
 func (t *Interface) Send(frame []byte) error { return t.link.Send(frame) }
 
 // Collect implements Target: it waits for the frames that are expected, then until nothing more comes.
-func (t *Interface) Collect(want int) (got [][]byte, err error) {
-	buf := make([]byte, 1<<16)
-	until := time.Now().Add(t.wait)
-	if want == 0 {
-		until = time.Now().Add(t.quiet)
-	}
+func (t *Interface) Collect(want int) ([][]byte, error) { return gather(t, want, t.wait, t.quiet) }
+
+// Next implements next.
+func (t *Interface) Next(deadline time.Time) ([]byte, error) {
 	for {
-		n, err := t.link.Recv(buf, until)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return got, nil
-		}
+		n, err := t.link.Recv(t.buf, deadline)
 		if err != nil {
-			return got, err
+			return nil, err
 		}
-		if n < inet.EthernetLen || inet.MAC(buf[6:12]) != t.card {
-			continue
-		}
-		got = append(got, append([]byte(nil), buf[:n]...))
-		if len(got) >= want {
-			until = time.Now().Add(t.quiet)
+		if n >= inet.EthernetLen && inet.MAC(t.buf[6:12]) == t.card {
+			return append([]byte(nil), t.buf[:n]...), nil
 		}
 	}
 }

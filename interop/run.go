@@ -128,6 +128,9 @@ type caseRun struct {
 	limits Limits
 	shots  []Shot
 	dirty  bool // something was sent since the card was last waited for
+	ended  bool // so has the card's call
+	ring   *ringPeer
+	held   [][]byte // frames for the next Expect
 }
 
 func (x *caseRun) run(ctx context.Context) (Result, error) {
@@ -174,23 +177,38 @@ func (x *caseRun) steps(ctx context.Context) error {
 		}
 	}
 	err := x.play(ctx)
-	if x.c.Call == nil {
+	if x.c.Call == nil || x.ended {
 		return err
 	}
-	return errors.Join(err, x.end())
+	if a, ok := x.t.(aborter); ok && err != nil {
+		a.Abort()
+	}
+	ended := x.end()
+	if errors.Is(ended, errUnsupported) { // and so nothing came that was expected
+		return ended
+	}
+	return errors.Join(err, ended)
 }
 
 // play goes through the steps.
 func (x *caseRun) play(ctx context.Context) error {
-	for i := range x.c.Steps {
-		if err := x.step(ctx, &x.c.Steps[i]); err != nil {
+	if err := x.all(ctx, x.c.Steps); err != nil {
+		return err
+	}
+	if !x.dirty && x.ring == nil {
+		return nil
+	}
+	return x.expect(&Step{}, nil)
+}
+
+// all goes through steps.
+func (x *caseRun) all(ctx context.Context, steps []Step) error {
+	for i := range steps {
+		if err := x.step(ctx, &steps[i]); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
 		}
 	}
-	if !x.dirty {
-		return nil
-	}
-	return x.expect(nil)
+	return nil
 }
 
 // prepare brings the card to a known state.
@@ -231,7 +249,14 @@ func (x *caseRun) step(ctx context.Context, s *Step) error {
 			}
 		}
 	case s.Expect != nil:
-		return x.expect(*s.Expect)
+		return x.expect(s, *s.Expect)
+	case s.Do != "":
+		if err := x.all(ctx, x.sc.s.Parts[s.Do]); err != nil {
+			return fmt.Errorf("%s: %w", s.Do, err)
+		}
+	case s.End:
+		x.ended = true
+		return x.end()
 	case s.Take > 0:
 		_, err := x.collect(s.Take)
 		return err
@@ -254,6 +279,10 @@ func (x *caseRun) step(ctx context.Context, s *Step) error {
 				x.sc.vars[name] = uint64(rand.Uint32() | 1)
 				continue
 			}
+			if v == "epoch" {
+				x.sc.vars[name] = x.sc.epoch()
+				continue
+			}
 			n, unknown, err := x.sc.value(v, nil)
 			if err != nil || unknown != "" {
 				return fmt.Errorf("let %s: %v has no value", name, v)
@@ -269,11 +298,36 @@ func (x *caseRun) step(ctx context.Context, s *Step) error {
 }
 
 func (x *caseRun) send(f *Frame) error {
-	b, err := x.sc.build(*f, false)
+	frames, err := x.builds([]Frame{*f}, false)
 	if err != nil {
 		return err
 	}
-	return x.put(b.frame, b.what)
+	for _, b := range frames {
+		if err := x.put(b.frame, b.what); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// builds makes frames of descriptions.
+func (x *caseRun) builds(frames []Frame, expected bool) (out []*built, err error) {
+	for i := range frames {
+		whole := frames[i : i+1]
+		if frames[i].Slice != nil {
+			if whole, err = x.slice(&frames[i]); err != nil {
+				return nil, err
+			}
+		}
+		for _, f := range whole {
+			b, err := x.sc.build(f, expected)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, b)
+		}
+	}
+	return out, nil
 }
 
 func (x *caseRun) put(frame []byte, note string) error {
@@ -295,14 +349,13 @@ func (x *caseRun) collect(want int) ([][]byte, error) {
 }
 
 // expect waits for the card and compares.
-func (x *caseRun) expect(frames []Frame) error {
-	want := make([]*built, len(frames))
-	for i, f := range frames {
-		b, err := x.sc.build(f, true)
-		if err != nil {
-			return err
-		}
-		want[i] = b
+func (x *caseRun) expect(s *Step, frames []Frame) error {
+	want, err := x.builds(frames, true)
+	if err != nil {
+		return err
+	}
+	if x.sc.s.Ignore != nil {
+		return x.await(s, want)
 	}
 	got, err := x.collect(len(want))
 	if err != nil {
@@ -320,15 +373,20 @@ func (x *caseRun) compare(want []*built, got [][]byte) error {
 			missing = append(missing, w)
 			continue
 		}
-		for _, u := range w.free {
-			x.sc.vars[u.name] = u.field.Get(got[i], u.base)
-		}
+		x.sc.capture(w, got[i])
 		got = slices.Delete(slices.Clone(got), i, i+1)
 	}
 	if len(missing) == 0 && len(got) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%w: %s", errFailed, x.sc.explain(missing, got))
+}
+
+// capture remembers the values that an expected frame left open.
+func (sc *scope) capture(w *built, got []byte) {
+	for _, u := range w.free {
+		sc.vars[u.name] = u.field.Get(got, u.base)
+	}
 }
 
 // matches reports whether a frame is the one that was described.
@@ -340,6 +398,14 @@ func (b *built) matches(got []byte) bool {
 		if (got[i]^b.frame[i])&m != 0 {
 			return false
 		}
+	}
+	seen := map[string]uint64{} // a value that is open in two places is the same in both
+	for _, u := range b.free {
+		v := u.field.Get(got, u.base)
+		if first, ok := seen[u.name]; ok && first != v {
+			return false
+		}
+		seen[u.name] = v
 	}
 	return true
 }

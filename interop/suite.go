@@ -36,6 +36,11 @@ type Suite struct {
 	// false. In a suite with Wash each case has slots of its own, else all have the card's first.
 	Before []Step `yaml:"before"`
 	Wash   []Step `yaml:"wash"`
+	// Parts are steps that cases have in common, by name: see Step.Do.
+	Parts map[string][]Step `yaml:"parts"`
+	// Ignore, if set, is for cards with clocks of their own: frames that have these header fields may come at any time, and
+	// those with a flag that says so may repeat what was sent.
+	Ignore []map[string]any `yaml:"ignore"`
 	// ArrayResult are fields of the results of arrays that their contributions do not have.
 	ArrayResult map[string]any `yaml:"array-result"`
 	Cases       []Case         `yaml:"cases"`
@@ -43,6 +48,7 @@ type Suite struct {
 	named  *layout.Layout // by Layout
 	layout *layout.Layout // that frames have: the named one, or another with the same rules
 	bodies map[string][]*layout.Field
+	rest   map[string]*layout.Field
 }
 
 // BodyField is one field of a body: Offset in bytes, Width in bits, big endian.
@@ -50,6 +56,8 @@ type BodyField struct {
 	Name   string `yaml:"name"`
 	Offset int    `yaml:"offset"`
 	Width  int    `yaml:"width"`
+	// Rest is true for the field that says how many bytes follow the body.
+	Rest bool `yaml:"rest"`
 }
 
 // Case is one thing that a card must do.
@@ -80,11 +88,22 @@ type Step struct {
 	Times int `yaml:"times"`
 	// Expect waits for exactly these frames, in any order; an empty list: for none.
 	Expect *[]Frame `yaml:"expect"`
+	// Do goes through a part of the suite.
+	Do string `yaml:"do"`
+	// End waits for the end of the card's call.
+	End bool `yaml:"end"`
+	// Acking is for Expect in a ring: data that come are acknowledged, with $credit as the credit. Quiet is how long
+	// nothing more must come, in milliseconds; 0: as usual. Settled is true when nothing may be repeated either.
+	Acking  bool `yaml:"acking"`
+	Quiet   int  `yaml:"quiet"`
+	Settled bool `yaml:"settled"`
+	// Early is true when data may come that belong to what follows: the next Expect sees them.
+	Early bool `yaml:"early"`
 	// Take waits for so many frames at least, and forgets what the card sent.
 	Take int `yaml:"take"`
 	// Pause waits, in milliseconds.
 	Pause int `yaml:"pause"`
-	// Let sets variables: a number, "$other", or "random".
+	// Let sets variables: a number, "$other", "random", or "epoch": a ring's, of $generation and $boot0, $boot1 and so on.
 	Let map[string]any `yaml:"let"`
 	// Array reduces a whole array.
 	Array *Array `yaml:"array"`
@@ -119,10 +138,12 @@ type Frame struct {
 	Body string `yaml:"body"`
 	Tail string `yaml:"tail"`
 	// Elements is the number of values; 0: the run's.
-	Elements int    `yaml:"elements"`
-	Ether    *Ether `yaml:"ether"`
-	IP       *IP    `yaml:"ip"`
-	UDP      *UDP   `yaml:"udp"`
+	Elements int `yaml:"elements"`
+	// Slice makes it a slice of a ring, in as many frames as it has.
+	Slice *Slice `yaml:"slice"`
+	Ether *Ether `yaml:"ether"`
+	IP    *IP    `yaml:"ip"`
+	UDP   *UDP   `yaml:"udp"`
 	// VLAN, if set, puts an 802.1Q tag of this number in.
 	VLAN int `yaml:"vlan"`
 	// Size is the length of the frame in bytes: cut there, or filled up behind the message. Fill is the byte for that.
@@ -133,6 +154,8 @@ type Frame struct {
 	// Any are parts that are not compared: header fields by name, "values", "body", and ip.tos, ip.id, ip.ttl,
 	// ip.flags, ip.checksum, udp.src, udp.dst, udp.checksum.
 	Any []string `yaml:"any"`
+
+	encoded []byte // behind the body
 }
 
 // Values are numbers in a payload.
@@ -233,7 +256,7 @@ func (s *Suite) check() (err error) {
 		return err
 	}
 	s.named = s.layout
-	s.bodies = map[string][]*layout.Field{}
+	s.bodies, s.rest = map[string][]*layout.Field{}, map[string]*layout.Field{}
 	for name, fields := range s.Bodies {
 		for _, b := range fields {
 			f, err := layout.NewField(b.Name, b.Offset, b.Width)
@@ -241,6 +264,9 @@ func (s *Suite) check() (err error) {
 				return fmt.Errorf("body %s: %w", name, err)
 			}
 			s.bodies[name] = append(s.bodies[name], f)
+			if b.Rest {
+				s.rest[name] = f
+			}
 		}
 	}
 	seen := map[string]bool{}
@@ -251,8 +277,23 @@ func (s *Suite) check() (err error) {
 		}
 		seen[c.Name] = true
 		c.Slots = max(c.Slots, 1)
+		if c.Call != nil && c.Call.Codec != "" && c.Call.Nodes == 0 {
+			c.Call.Nodes = 2
+		}
 		if err := s.checkSteps(c.Steps); err != nil {
 			return fmt.Errorf("case %s: %w", c.Name, err)
+		}
+	}
+	for name, steps := range s.Parts {
+		if err := s.checkSteps(steps); err != nil {
+			return fmt.Errorf("part %s: %w", name, err)
+		}
+	}
+	for _, fields := range s.Ignore {
+		for name := range fields {
+			if s.field(name) == nil {
+				return fmt.Errorf("ignore: field %q: layout %s has none", name, s.Layout)
+			}
 		}
 	}
 	return errors.Join(s.checkSteps(s.Before), s.checkSteps(s.Wash))
@@ -262,13 +303,19 @@ func (s *Suite) checkSteps(steps []Step) error {
 	for i := range steps {
 		x := &steps[i]
 		set := 0
-		for _, is := range []bool{x.Send != nil, x.Expect != nil, x.Take > 0, x.Pause > 0, x.Let != nil, x.Array != nil, x.Capture != ""} {
+		for _, is := range []bool{x.Send != nil, x.Expect != nil, x.Take > 0, x.Pause > 0, x.Let != nil, x.Array != nil, x.Capture != "", x.Do != "", x.End} {
 			if is {
 				set++
 			}
 		}
 		if set != 1 {
-			return fmt.Errorf("step %d: one of send, expect, take, pause, let, array, capture", i+1)
+			return fmt.Errorf("step %d: one of send, expect, take, pause, let, array, capture, do, end", i+1)
+		}
+		if x.Do != "" && s.Parts[x.Do] == nil {
+			return fmt.Errorf("step %d: do: %q: there is no such part", i+1, x.Do)
+		}
+		if x.Expect == nil && (x.Acking || x.Settled || x.Early || x.Quiet != 0) {
+			return fmt.Errorf("step %d: acking, settled, early and quiet belong to expect", i+1)
 		}
 		var frames []Frame
 		if x.Send != nil {
@@ -280,6 +327,12 @@ func (s *Suite) checkSteps(steps []Step) error {
 		for _, f := range frames {
 			if f.Hex == "" && (f.From == nil) == (f.To == nil) {
 				return fmt.Errorf("step %d: a frame is from a worker or to one", i+1)
+			}
+			if f.Slice != nil && f.Body != "" {
+				return fmt.Errorf("step %d: a slice has its own body", i+1)
+			}
+			if f.Slice != nil {
+				f.Body = sliceBody
 			}
 			if err := s.checkNames(&f); err != nil {
 				return fmt.Errorf("step %d: %w", i+1, err)

@@ -177,6 +177,8 @@ func OpenTarget(ctx context.Context, word string, o *Options, s *Suite) (Target,
 	switch command, isExec := strings.CutPrefix(word, "exec:"); {
 	case word == "mem" && s.Layout == "accl":
 		return OpenACCLMem(o), nil
+	case word == "mem" && s.Layout == "ring":
+		return OpenRingMem(ctx, o)
 	case word == "mem":
 		return OpenMem(ctx, o, s)
 	case isExec:

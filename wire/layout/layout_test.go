@@ -21,7 +21,7 @@ func load(t testing.TB, name string) *Layout {
 }
 
 func TestShipped(t *testing.T) {
-	if fmt.Sprint(Shipped()) != "[accl atp inhouse native switchml]" {
+	if fmt.Sprint(Shipped()) != "[accl atp inhouse native ring switchml]" {
 		t.Fatalf("%v", Shipped())
 	}
 	for _, name := range Shipped() {

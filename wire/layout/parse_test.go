@@ -76,7 +76,7 @@ func TestParseErrors(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	if _, err := Load("nothing"); err == nil || !strings.Contains(err.Error(), "accl, atp, inhouse, native, switchml") {
+	if _, err := Load("nothing"); err == nil || !strings.Contains(err.Error(), "accl, atp, inhouse, native, ring, switchml") {
 		t.Error(err)
 	}
 	path := filepath.Join(t.TempDir(), "mine.yaml")
