@@ -80,7 +80,7 @@ func (f *flags) run(ctx context.Context) (*report.Report, error) {
 		if o.Nodes, err = strconv.Atoi(strings.TrimSpace(list[0])); err != nil {
 			return nil, fmt.Errorf("nodes: %w", err)
 		}
-		plot := report.Plot{Title: fmt.Sprintf("Loss in training on %d nodes, mean of five steps", o.Nodes), X: "step", Y: "nats a character"}
+		plot := report.Plot{Title: fmt.Sprintf("Loss in training on %d nodes, mean of five steps", o.Nodes), X: "seconds", Y: "nats a character"}
 		if err := f.turns(ctx, r, o, ways, &plot); err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (f *flags) turns(ctx context.Context, r *report.Report, o ringtrain.Options
 		}
 		const every = 5
 		for at := 0; at+every <= o.Steps; at += every {
-			losses.At(w.name, float64(at)+every/2, []float64{final(first[i].Losses[:at+every][at:])})
+			losses.At(w.name, (float64(at)+every/2)*report.Median(times[i])/1e3, []float64{final(first[i].Losses[:at+every][at:])})
 		}
 	}
 	r.Notes = append(r.Notes, fmt.Sprintf("%d nodes: %d parameters, %d steps of %d sequences of %d characters a node, AdamW 3e-3, buckets of %g MiB, links of %g Mbit/s", o.Nodes,
