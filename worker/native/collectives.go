@@ -74,6 +74,7 @@ func startReduceScatter[T Element](w *Worker, dst, src []T) (*Pending, error) {
 // AllGather gives every worker all workers' src: dst has the elements of rank r from r*len(src) on. The others contribute
 // what changes nothing there, so the job's operation must be a sum, a minimum or a maximum. Values come out as they went
 // in, but a NaN may come out as another NaN, what the job's policy saturates is saturated, and a codec loses what it loses.
+// The wire carries what an all-reduce of dst carries, in both directions.
 func AllGather[T Element](ctx context.Context, w *Worker, dst, src []T) (Stats, error) {
 	p, err := startAllGather(w, dst, src)
 	return wait(ctx, p, err, "all-gather")
