@@ -82,6 +82,21 @@ type figure struct {
 	seconds, cpu []float64
 }
 
+// longRow is how many seconds a row must take at the link's rate for what the link lets through at once, a thousandth of a second's
+// worth, not to count.
+const longRow = 0.1
+
+// tooFast is the note of a row in which more came across in some round than the link allows: then the link is not what it is
+// said to be, or the clock. "" if none did.
+func tooFast(rates, allowed []float64) string {
+	for i := range rates {
+		if rates[i] > Most*allowed[i] {
+			return fmt.Sprintf("INVALID: round %d got %.2f of what the link allows", i+1, rates[i]/allowed[i])
+		}
+	}
+	return ""
+}
+
 // busy is the share of all processors from which they, and not the link, are said to bound a figure.
 const busy = 0.8
 
@@ -131,6 +146,9 @@ func (o Options) measure(ctx context.Context, r *report.Report, c Case) error {
 			allowed[k], rates[k] = c.Link.Allowance()/1e6, float64(size)/sec/1e6
 		}
 		row := report.Row{Name: name, Unit: "MB/s", Against: "what the link allows", Bound: ours[i].bound(), Note: note}
+		if note == "" && float64(size)/c.Link.Allowance() >= longRow {
+			row.Note = tooFast(rates, allowed)
+		}
 		if i == len(c.Sizes)-1 || size == 16*mib {
 			row.Goal = c.Goal
 		}

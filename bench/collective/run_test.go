@@ -70,3 +70,13 @@ func TestBound(t *testing.T) {
 		}
 	}
 }
+
+// TestTooFast: what is more than a link allows is no result.
+func TestTooFast(t *testing.T) {
+	if note := tooFast([]float64{90, 101, 101.9}, []float64{100, 100, 100}); note != "" {
+		t.Error(note)
+	}
+	if note := tooFast([]float64{90, 104}, []float64{100, 100}); note != "INVALID: round 2 got 1.04 of what the link allows" {
+		t.Error(note)
+	}
+}
