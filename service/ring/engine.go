@@ -134,6 +134,7 @@ func (e *engine) tick() (next int64) {
 		e.pump()
 		e.sayAck()
 		e.sayHello()
+		e.bringToEnd()
 	}
 	e.account()
 	return e.next()

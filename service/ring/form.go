@@ -24,6 +24,9 @@ type membership struct {
 	heardUp    int64
 	heardDown  int64
 
+	left     wire.NoticeHeader // of a node that has left, while requests from before are brought to an end; no reason: none
+	downLeft bool              // the node downstream has: it needs nothing any more
+
 	failure   *NodeError
 	notice    wire.NoticeHeader
 	failedAt  int64
@@ -71,6 +74,7 @@ func (e *engine) reform(nodes []uint16) {
 func (e *engine) restart() {
 	m := &e.ring
 	m.ready = [2]bool{}
+	m.left, m.downLeft = wire.NoticeHeader{}, false
 	m.nextHello = 0
 	m.heardUp, m.heardDown = e.now, e.now
 	e.nextRequest, e.nextBlock, e.inject = 0, 0, 0
@@ -259,13 +263,43 @@ func (e *engine) learn(v wire.View, sender uint16, boot uint64) bool {
 // silence ends the generation when a neighbour has been silent for too long.
 func (e *engine) silence() {
 	m := &e.ring
-	if e.now-m.heardUp >= int64(e.cfg.DeadAfter) {
-		e.fail(e.up, e.cfg.Node, wire.Silent, e.firstOpen(), 0)
+	silent := e.up
+	if e.now-m.heardUp < int64(e.cfg.DeadAfter) {
+		if silent = e.down; e.now-m.heardDown < int64(e.cfg.DeadAfter) {
+			return
+		}
+	}
+	if m.left.Reason != 0 {
+		e.parted() // what was to be brought to an end cannot be
 		return
 	}
-	if e.now-m.heardDown >= int64(e.cfg.DeadAfter) {
-		e.fail(e.down, e.cfg.Node, wire.Silent, e.firstOpen(), 0)
+	e.fail(silent, e.cfg.Node, wire.Silent, e.firstOpen(), 0)
+}
+
+// passing says whether the node downstream may still lack finished slices of requests that are done here.
+func (e *engine) passing() bool {
+	if e.ring.phase != Formed || e.nodes < 2 || e.ring.downLeft {
+		return false
 	}
+	open := e.nextBlock
+	if len(e.requests) > 0 {
+		open = e.requests[0].first
+	}
+	return int32(e.half[gather].base-open) < 0
+}
+
+// bringToEnd ends the generation for a node that has left when the requests that the node has seen done are done here as well
+// and passed on. They need nothing of it any more: it had sent all that others lacked. Later ones cannot be done.
+func (e *engine) bringToEnd() {
+	if h := &e.ring.left; h.Reason != 0 && e.ring.phase == Formed && int32(e.firstOpen()-h.Request) >= 0 && !e.passing() {
+		e.parted()
+	}
+}
+
+// parted ends the generation for the node that has left.
+func (e *engine) parted() {
+	h := e.ring.left
+	e.fail(h.Failed, h.Origin, h.Reason, h.Request, h.Boot)
 }
 
 func (e *engine) firstOpen() uint32 {
@@ -282,6 +316,13 @@ func (e *engine) receiveNotice(v wire.View) wire.Fault {
 	m.seen = max(m.seen, h.Generation)
 	if h.Generation != m.generation || h.Epoch != m.epoch || m.phase != Formed {
 		return wire.Stale
+	}
+	if h.Reason == wire.Left {
+		if m.left.Reason == 0 {
+			m.left = h
+		}
+		m.downLeft = m.downLeft || h.Failed == e.down
+		return wire.OK
 	}
 	e.fail(h.Failed, h.Origin, h.Reason, h.Request, h.Boot)
 	return wire.OK

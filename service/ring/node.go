@@ -264,7 +264,8 @@ func (n *Node) ended(r *request, c Completion) {
 }
 
 // Close takes the node out of its NIC. Requests that are outstanding end with ErrClosed; before, what other nodes still
-// need of finished ones is sent, for half a second at most, and they are told that the node leaves. It is idempotent.
+// need of finished ones is sent, for half a second at most, and they are told that the node leaves: what it has seen done they
+// bring to an end, later requests fail. It is idempotent.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if n.closed {
@@ -280,18 +281,22 @@ func (n *Node) Close() error {
 	}
 	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		busy := false
-		n.run(func() { busy = n.eng.sending() })
+		n.run(func() { busy = n.eng.passing() })
 		if !busy {
 			break
 		}
 	}
-	n.run(func() {
-		n.abandon()
-		n.eng.fail(n.cfg.Node, n.cfg.Node, wire.Left, n.eng.firstOpen(), n.cfg.Boot)
-	})
+	n.run(n.part)
 	n.poke()
 	time.Sleep(2 * helloEvery) // the notices go out
 	return h.Close()
+}
+
+// part ends what is outstanding and tells the others.
+func (n *Node) part() {
+	first := n.eng.firstOpen()
+	n.abandon()
+	n.eng.fail(n.cfg.Node, n.cfg.Node, wire.Left, first, n.cfg.Boot)
 }
 
 // abandon ends what is outstanding.

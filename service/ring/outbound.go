@@ -92,12 +92,6 @@ func (t *outbound) reset(e *engine) {
 	t.rtt, t.dev, t.least, t.leastAt = old.rtt, old.dev, old.least, old.leastAt // the link is the same, mostly
 }
 
-// sending says whether the node downstream still lacks frames that are here.
-func (e *engine) sending() bool {
-	t := &e.tx
-	return e.ring.phase == Formed && e.nodes > 1 && (t.oldest != t.next || t.queues[reduce].len()+t.queues[gather].len() > 0)
-}
-
 // due is when the retransmission timer ends, 0 for never.
 func (t *outbound) due() int64 { return t.timer }
 
