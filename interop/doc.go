@@ -11,6 +11,9 @@
 // case takes (a frame longer than its link, a pause on a target without a clock), or when the case is about something
 // that the protocol leaves to the card and the card does it otherwise.
 //
+// Some cards have clocks of their own, and a host that must act: nodes of a ring, whose frames come when they come. Their
+// suite says what may come at any time (Suite.Ignore), and what is in a slice follows from the rules (ringModel).
+//
 // Worker r of N is a station: 02:00:00:00:01:0r, 10.50.0.(r+1), UDP port 4000; the card is 06:00:00:00:00:fe,
 // 10.50.0.254; Options changes that.
 package interop

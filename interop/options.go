@@ -26,7 +26,7 @@ type Options struct {
 	// Layout, if set, is the layout that frames have instead of the suite's own: a shipped one's name or a file.
 	Layout string
 	// Call is a shell command that has the card on an interface make a case's call, which is in its environment as
-	// ACCL_COLLECTIVE and so on; it ends when the call has.
+	// ACCL_COLLECTIVE or RING_COUNT and so on; it ends when the call has, with status 77 when the card cannot make it.
 	Call string
 	// Captures is the folder of recorded packets; empty: cases that need them are unsupported.
 	Captures string

@@ -59,7 +59,7 @@ func newInteropRunCmd() *cobra.Command {
 	f.StringVar(&mac, "card-mac", "06:00:00:00:00:fe", "the card's MAC address")
 	f.StringVar(&ip, "card-ip", "10.50.0.254", "the card's IPv4 address")
 	f.StringVar(&o.Layout, "layout", "", "layout of the frames instead of the suite's own, with the same rules: a name or a file")
-	f.StringVar(&o.Call, "call", "", "suite accl on an interface: shell command that has the card make the call in ACCL_COLLECTIVE, ACCL_COUNT and so on, and ends with it")
+	f.StringVar(&o.Call, "call", "", "suites accl and ring on an interface: shell command that has the card make the call in ACCL_COLLECTIVE, RING_COUNT and so on, and ends with it")
 	f.StringSliceVar(&o.Only, "case", nil, "only these cases")
 	f.StringVar(&o.Captures, "captures", "", "folder of recorded packets (testdata/switchml in the source); without it those cases are unsupported")
 	f.StringVar(&o.Keep, "keep", "", "folder that gets a capture (pcapng) of each case that failed")
