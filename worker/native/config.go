@@ -77,8 +77,12 @@ func (c *Config) timeouts() rtt.Bounds {
 }
 
 func (c *Config) setDefaults() error {
-	if c.Rank < 0 || c.Rank >= wire.MaxWorkers {
-		return fmt.Errorf("rank %d: legal are 0 to %d", c.Rank, wire.MaxWorkers-1)
+	workers := wire.MaxWorkers
+	if c.Workers > 0 {
+		workers = min(workers, c.Workers)
+	}
+	if c.Rank < 0 || c.Rank >= workers {
+		return fmt.Errorf("rank %d: legal are 0 to %d", c.Rank, workers-1)
 	}
 	if c.Job == 0 {
 		c.Job = DefaultJob

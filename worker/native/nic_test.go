@@ -188,7 +188,12 @@ func collectives[T Element](t *testing.T, ws []*Worker, v []T) {
 	n := len(v) / len(ws)
 	each(t, len(ws), func(ctx context.Context, i int) error {
 		all := make([]T, len(v))
-		if _, err := AllGather(ctx, ws[i], all, v[i*n:(i+1)*n]); err != nil {
+		// Nothing befalls what is only copied, also where infinities are clamped.
+		stats, err := AllGather(ctx, ws[i], all, v[i*n:(i+1)*n])
+		if err == nil && stats.Flags != 0 {
+			err = fmt.Errorf("all-gather: flags %v", stats.Flags)
+		}
+		if err != nil {
 			return err
 		}
 		if !same(all, v) {
@@ -199,7 +204,11 @@ func collectives[T Element](t *testing.T, ws []*Worker, v []T) {
 			if i == root {
 				copy(buf, v)
 			}
-			if _, err := Broadcast(ctx, ws[i], buf, root); err != nil {
+			stats, err := Broadcast(ctx, ws[i], buf, root)
+			if err == nil && stats.Flags != 0 {
+				err = fmt.Errorf("broadcast: flags %v", stats.Flags)
+			}
+			if err != nil {
 				return err
 			}
 			if !same(buf, v) {
@@ -216,7 +225,7 @@ func collectives[T Element](t *testing.T, ws []*Worker, v []T) {
 		if !same(part, sum[i*n:(i+1)*n]) {
 			return fmt.Errorf("scattered %v, want %v", part, sum[i*n:(i+1)*n])
 		}
-		_, err := Barrier(ctx, ws[i])
+		_, err = Barrier(ctx, ws[i])
 		return err
 	})
 }
@@ -372,6 +381,16 @@ func TestJoinNamesWhoIsMissing(t *testing.T) {
 }
 
 // Workers that make different calls are told, instead of being given wrong sums.
+// A rank that cannot be is refused at once, not after a wait for workers that never come.
+func TestRankRefused(t *testing.T) {
+	for _, c := range []Config{{Rank: -1}, {Rank: 1024}, {Rank: 2, Workers: 2}} {
+		c.NIC = nicIP
+		if w, err := Join(t.Context(), c); err == nil || !strings.Contains(err.Error(), "legal are 0 to") {
+			t.Errorf("rank %d of %d workers: %v %v", c.Rank, c.Workers, w, err)
+		}
+	}
+}
+
 func TestDifferentLengths(t *testing.T) {
 	r := newRig(t, dataplane.JobSpec{Workers: 2, Native: &dataplane.NativeSpec{}})
 	ws := r.join()
