@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"gradnic/bench/collective"
@@ -13,6 +15,7 @@ import (
 	"gradnic/codec"
 	"gradnic/internal/ringlab"
 	"gradnic/plan"
+	"gradnic/service/ring"
 )
 
 // CalibrateOptions say what is measured for a system's figures.
@@ -75,6 +78,9 @@ const inRow = 6
 // with and without compression and in software over TCP, and fits the figures of a system to them. Needs root.
 func Calibrate(ctx context.Context, o CalibrateOptions) (_ *Calibration, err error) {
 	o.defaults()
+	if !slices.Contains(ring.Codecs(), o.Codec) {
+		return nil, fmt.Errorf("codec %q: a ring has %s", o.Codec, strings.Join(ring.Codecs(), ", "))
+	}
 	c, err := codec.ByName(o.Codec)
 	if err != nil {
 		return nil, err

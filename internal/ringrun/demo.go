@@ -74,7 +74,7 @@ func (o *DemoOptions) Check() error {
 		return errors.New("--kill: at least 3 nodes")
 	}
 	for _, c := range o.Codecs {
-		if _, err := codec.ByName(c); err != nil {
+		if err := checkCodec(c); err != nil {
 			return err
 		}
 	}

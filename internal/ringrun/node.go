@@ -1,6 +1,7 @@
 package ringrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,8 +100,21 @@ func (o *NodeOptions) Check() error {
 	case o.Iterations < 1:
 		return fmt.Errorf("--iters %d: at least 1", o.Iterations)
 	}
-	_, err := ring.New(o.config(1500))
+	if o.HostSocket == "" {
+		if err := checkCodec(o.Codec); err != nil {
+			return err
+		}
+	}
+	_, err := ring.New(o.config(cmp.Or(o.MTU, 1500)))
 	return err
+}
+
+// checkCodec refuses what a ring does not have.
+func checkCodec(name string) error {
+	if !slices.Contains(ring.Codecs(), name) {
+		return fmt.Errorf("--codec %q: a ring has %s", name, strings.Join(ring.Codecs(), ", "))
+	}
+	return nil
 }
 
 func (o *NodeOptions) config(mtu int) ring.Config {

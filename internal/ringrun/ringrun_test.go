@@ -156,7 +156,27 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%+v is taken", bad)
 		}
 	}
-	if err := (&DemoOptions{Nodes: 2, Bytes: 4, Iterations: 1, Codecs: []string{"x"}}).Check(); err == nil {
-		t.Error("codec x is taken")
+}
+
+// TestCheckCodec: what a ring does not have is refused before anything starts, also when it is a codec.
+func TestCheckCodec(t *testing.T) {
+	peers := []ring.Peer{{Node: 0}, {Node: 1}}
+	for _, name := range append(ring.Codecs(), "x", "", "lossless") {
+		legal := name != "x" && name != "" && name != "lossless"
+		demo := DemoOptions{Nodes: 2, Bytes: 4, Iterations: 1, Codecs: []string{name}}
+		node := NodeOptions{Interface: "eth0", Peers: peers, Bytes: 4, Iterations: 1, Codec: name}
+		if err := demo.Check(); (err == nil) != legal {
+			t.Errorf("demo, codec %q: %v", name, err)
+		}
+		if err := node.Check(); (err == nil) != legal {
+			t.Errorf("node, codec %q: %v", name, err)
+		}
+		node.HostSocket = "s" // each request has its own then
+		if err := node.Check(); err != nil {
+			t.Errorf("node with a socket, codec %q: %v", name, err)
+		}
+	}
+	if err := (&NodeOptions{Interface: "eth0", Peers: peers, Bytes: 4, Iterations: 1, Codec: "none", MTU: 100}).Check(); err == nil {
+		t.Error("an MTU of 100 is taken")
 	}
 }

@@ -13,6 +13,9 @@ import (
 // the same bits wherever they are encoded.
 var codecNames = []string{"none", "bfp16", "bfp16-intel", "fp16", "bf16"}
 
+// Codecs are the names that a request's Codec may have.
+func Codecs() []string { return slices.Clone(codecNames) }
+
 // cut is how a slice of one codec is cut into frames of one MTU.
 type cut struct {
 	codec    codec.Codec

@@ -32,8 +32,8 @@ func TestAnyNetwork(t *testing.T) {
 		})
 		var jobs []*job
 		next := make([]int, n)
-		for range rapid.IntRange(1, 12).Draw(r, "requests") {
-			length := rapid.IntRange(0, 512*n*3).Draw(r, "length")
+		for range rapid.IntRange(1, 8).Draw(r, "requests") {
+			length := rapid.IntRange(0, 512*n*2).Draw(r, "length")
 			jobs = append(jobs, w.job(n, length, rapid.SampledFrom(codecNames).Draw(r, "codec")))
 		}
 		pace := rapid.SampledFrom([]int64{1000, 3_000_000}).Draw(r, "pace")
