@@ -248,3 +248,34 @@ func TestListenGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What a socket has received before it is a worker's is late from who had the port before, and is not taken.
+func TestUDPForgets(t *testing.T) {
+	listen := func() *net.UDPConn {
+		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	nic, worker := listen(), listen()
+	port := func(c *net.UDPConn) uint16 { return c.LocalAddr().(*net.UDPAddr).AddrPort().Port() }
+	send := func(s string) {
+		if _, err := nic.WriteTo([]byte(s), worker.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		send("old")
+	}
+	u, err := NewUDP(worker, Endpoint{IP: inet.Addr{127, 0, 0, 1}, Port: port(nic)}, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send("new")
+	got, err := u.Recv(time.Now().Add(5 * time.Second))
+	if err != nil || len(got) != 1 || string(got[0]) != "new" {
+		t.Fatalf("%q, %v", got, err)
+	}
+}

@@ -51,6 +51,7 @@ func NewUDP(conn *net.UDPConn, nic Endpoint, room int) (*UDP, error) {
 		if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBuffer) != nil {
 			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
 		}
+		drain(int(fd))
 	}); err != nil {
 		return nil, fmt.Errorf("UDP socket: %w", err)
 	}
@@ -64,6 +65,17 @@ func NewUDP(conn *net.UDPConn, nic Endpoint, room int) (*UDP, error) {
 		t.in[i].Buffers = [][]byte{buf[i*(room+1) : (i+1)*(room+1)]}
 	}
 	return t, nil
+}
+
+// drain throws away what a socket has received. Nothing of it is for this worker, which has sent nothing: it is late from
+// who had the port before, and SwitchML's results would be taken for this session's.
+func drain(fd int) {
+	var b [1]byte
+	for range socketBuffer { // each takes a byte of the buffer at least
+		if _, _, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT); err != nil && err != unix.EINTR {
+			return
+		}
+	}
 }
 
 // Segment makes Send hand over datagrams of one length together, as far as the kernel and the way to the NIC take that
