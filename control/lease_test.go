@@ -287,3 +287,32 @@ func TestRestartKeepsJobs(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 }
+
+// The number that a native job got is its own: workers use it on the wire, and it is the same after a restart
+// although a lower one is free by then.
+func TestRestartKeepsNumbers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	jobs, stop := keptRig(t, path, "mem0")
+	spec := dataplane.JobSpec{Protocol: dataplane.ProtocolNative, Workers: 2}
+	for _, spec.Name = range []string{"first", "second"} {
+		if _, err := jobs.Install(spec, OriginAPI); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := jobs.Remove("first"); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	jobs, stop = keptRig(t, path, "mem0")
+	defer stop()
+	if j, err := jobs.Get("second"); err != nil || j.Native.ID != 2 {
+		t.Fatalf("%+v, %v: its number was 2", j.Native, err)
+	}
+	spec.Name = "third"
+	if _, err := jobs.Install(spec, OriginAPI); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := jobs.Get("third"); err != nil || j.Native.ID != 1 {
+		t.Errorf("%+v, %v: 1 is free", j.Native, err)
+	}
+}

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	apiv1 "gradnic/control/api/v1"
+	"gradnic/control/card"
 	"gradnic/dataplane"
 )
 
@@ -322,6 +323,35 @@ func TestAdmission(t *testing.T) {
 	install("c1", "c", 100, codes.OK, "")
 	jobs.SetLimits(Limits{})
 	install("a9", "a", 8000, codes.OK, "")
+}
+
+// A card's figures are of all jobs together, whoever has them; a job that is there already does not count twice.
+func TestCardCountsAllJobs(t *testing.T) {
+	r := newRig(t)
+	jobs := r.server.Jobs()
+	profile, err := card.Parse("mine", []byte("name: mine\njobs: {value: 3, source: x}\nslots: {value: 100, source: x}\nslot_memory: {value: 40960, source: x}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs.SetLimits(Limits{Card: profile})
+	for _, c := range []struct {
+		name            string
+		elements, slots int
+		want            codes.Code
+		says            string
+	}{
+		{"a", 64, 40, codes.OK, ""}, // 40 slots of 64 int32, two versions: 20480 bytes
+		{"a", 64, 40, codes.OK, ""},
+		{"b", 64, 61, codes.ResourceExhausted, "61 slots"},
+		{"b", 256, 11, codes.ResourceExhausted, "bytes"}, // 22528
+		{"b", 256, 10, codes.OK, ""},
+		{"c", 64, 1, codes.ResourceExhausted, "bytes"},
+	} {
+		_, err := jobs.Install(dataplane.JobSpec{Name: c.name, Tenant: c.name, Workers: 2, Elements: c.elements, Slots: c.slots}, OriginAPI)
+		if status.Code(err) != c.want || c.want != codes.OK && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s, %d slots of %d: %v, want %v with %q", c.name, c.slots, c.elements, err, c.want, c.says)
+		}
+	}
 }
 
 func TestParseQuota(t *testing.T) {
