@@ -7,7 +7,8 @@
 // host 1 counts the payload that its socket gets, and compares every datagram with what it should be: for the bump,
 // what the codec makes of it.
 //
-// The bare link is the same two NICs passing the same datagrams as they are. The two take turns. The sender keeps as much
+// The bare link is the same two NICs passing the same datagrams as they are; where it leaves a link with a goal unfilled, the rows are
+// INVALID. The two take turns. The sender keeps as much
 // under way as fills the link, and no more: one that is faster than a machine of few cores only takes time from the NICs.
 package main
 
