@@ -1,3 +1,3 @@
 .PHONY: bench-codec
-bench-codec: ## every codec against copy, for each vector level: build/bench/codec.json and a table
-	$(GO) run ./bench/codec
+bench-codec: ## every codec against copy, for each vector level: build/bench/codec.json and docs/codecs.md
+	$(GO) run ./bench/codec -page docs/codecs.md

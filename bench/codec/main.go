@@ -14,7 +14,7 @@ import (
 
 func main() {
 	levels.Command[result]{
-		Name: "codec", Rounds: 11, Add: add,
+		Name: "codec", Rounds: 11, Add: add, Page: tables,
 		Measure: func(rounds int) ([]result, error) { return measure(rounds, lengths) },
 	}.Main()
 }

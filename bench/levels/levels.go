@@ -27,6 +27,7 @@ type Command[R Row] struct {
 	Rounds  int                             // how many, unless -rounds says otherwise
 	Measure func(rounds int) ([]R, error)   // the rows at the level in force
 	Add     func(r *report.Report, row []R) // puts the rows of one level into the report
+	Page    func(r *report.Report) string   // what -page puts into the page; nil: the table of all rows
 }
 
 // Main is the command's whole life; it ends the process when something fails.
@@ -89,7 +90,11 @@ func (c Command[R]) all(out, page string, rounds int) error {
 		return err
 	}
 	if page != "" {
-		if err := r.ReplaceIn(page, c.Name); err != nil {
+		put := r.ReplaceIn
+		if c.Page != nil {
+			put = func(path, name string) error { return report.ReplaceText(path, name, c.Page(r)) }
+		}
+		if err := put(page, c.Name); err != nil {
 			return err
 		}
 	}
