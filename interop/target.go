@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -42,13 +43,24 @@ const maxPipeFrame = 1 << 16
 type Exec struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
-	out    *bufio.Reader
 	w      *bufio.Writer
 	errors *tailWriter
 	limits Limits
+	ctx    context.Context // ends with the target
 	cancel context.CancelFunc
-	// timeout bounds how long one answer may take.
+	// answers are what the command has put out, up to a length of zero each. They are read all the time: a command that
+	// cannot put a frame out takes none in either.
+	answers chan answer
+	// timeout bounds how long one answer may take, and how long one frame may wait to be taken.
 	timeout time.Duration
+	late    atomic.Bool // it took longer
+	wait    func() error
+}
+
+// answer is the frames before a length of zero, or before an error.
+type answer struct {
+	frames [][]byte
+	err    error
 }
 
 // StartExec runs a command in a shell. timeout bounds one answer; 0 means 30 s.
@@ -57,16 +69,15 @@ func StartExec(ctx context.Context, command string, longest int, timeout time.Du
 		timeout = 30 * time.Second
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	e := &Exec{cancel: cancel, timeout: timeout, limits: Limits{Longest: longest}, errors: &tailWriter{}}
+	e := &Exec{ctx: ctx, cancel: cancel, timeout: timeout, limits: Limits{Longest: longest}, errors: &tailWriter{}, answers: make(chan answer)}
 	// exec: the shell is replaced, so that ending it ends the command.
 	e.cmd = exec.CommandContext(ctx, "/bin/sh", "-c", "exec "+command)
 	e.cmd.WaitDelay = time.Second
 	e.cmd.Stderr = e.errors
 	var err error
+	var out io.ReadCloser
 	if e.in, err = e.cmd.StdinPipe(); err == nil {
-		var out io.ReadCloser
 		if out, err = e.cmd.StdoutPipe(); err == nil {
-			e.out = bufio.NewReaderSize(out, 1<<16)
 			e.w = bufio.NewWriterSize(e.in, 1<<16)
 			err = e.cmd.Start()
 		}
@@ -75,11 +86,51 @@ func StartExec(ctx context.Context, command string, longest int, timeout time.Du
 		cancel()
 		return nil, fmt.Errorf("target exec:%s: %w", command, err)
 	}
+	e.wait = sync.OnceValue(e.cmd.Wait)
+	go e.read(bufio.NewReaderSize(out, 1<<16))
 	return e, nil
+}
+
+// read gives answers until one is an error.
+func (e *Exec) read(out io.Reader) {
+	for {
+		a := readAnswer(out)
+		select {
+		case e.answers <- a:
+		case <-e.ctx.Done():
+			return
+		}
+		if a.err != nil {
+			return
+		}
+	}
+}
+
+func readAnswer(out io.Reader) (a answer) {
+	for {
+		var h [4]byte
+		if _, a.err = io.ReadFull(out, h[:]); a.err != nil {
+			return a
+		}
+		n := binary.BigEndian.Uint32(h[:])
+		if n == 0 {
+			return a
+		}
+		if n > maxPipeFrame {
+			a.err = fmt.Errorf("it sends a frame of %d bytes", n)
+			return a
+		}
+		f := make([]byte, n)
+		if _, a.err = io.ReadFull(out, f); a.err != nil {
+			return a
+		}
+		a.frames = append(a.frames, f)
+	}
 }
 
 // Send implements Target.
 func (e *Exec) Send(frame []byte) error {
+	defer time.AfterFunc(e.timeout, e.giveUp).Stop()
 	var h [4]byte
 	binary.BigEndian.PutUint32(h[:], uint32(len(frame)))
 	if _, err := e.w.Write(h[:]); err != nil {
@@ -91,44 +142,42 @@ func (e *Exec) Send(frame []byte) error {
 	return nil
 }
 
-// Collect implements Target. The command puts frames out while it takes others in, so both are done at once.
+// Collect implements Target.
 func (e *Exec) Collect(int) (got [][]byte, err error) {
-	sent := make(chan error, 1)
-	go func() {
-		_, err := e.w.Write(make([]byte, 4))
-		if err == nil {
-			err = e.w.Flush()
+	defer time.AfterFunc(e.timeout, e.giveUp).Stop()
+	if _, err = e.w.Write(make([]byte, 4)); err == nil {
+		err = e.w.Flush()
+	}
+	if err != nil {
+		return nil, e.failed(err)
+	}
+	select {
+	case a := <-e.answers:
+		if a.err != nil {
+			return a.frames, e.failed(a.err)
 		}
-		sent <- err
-	}()
-	late := time.AfterFunc(e.timeout, e.cancel)
-	defer late.Stop()
-	for {
-		var h [4]byte
-		if _, err := io.ReadFull(e.out, h[:]); err != nil {
-			return got, e.failed(err)
-		}
-		n := binary.BigEndian.Uint32(h[:])
-		if n == 0 {
-			if err := <-sent; err != nil {
-				return got, e.failed(err)
-			}
-			return got, nil
-		}
-		if n > maxPipeFrame {
-			return got, e.failed(fmt.Errorf("it sends a frame of %d bytes", n))
-		}
-		f := make([]byte, n)
-		if _, err := io.ReadFull(e.out, f); err != nil {
-			return got, e.failed(err)
-		}
-		got = append(got, f)
+		return a.frames, nil
+	case <-e.ctx.Done():
+		return nil, e.failed(e.ctx.Err())
 	}
 }
 
+// giveUp ends a command that is too slow.
+func (e *Exec) giveUp() {
+	e.late.Store(true)
+	e.cancel()
+}
+
 func (e *Exec) failed(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("the command ended, or did not answer in time")
+	switch {
+	case e.late.Load():
+		err = fmt.Errorf("no answer within %v", e.timeout)
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		err = errors.New("the command ended without an answer")
+		defer time.AfterFunc(time.Second, e.cancel).Stop()
+		if state := e.wait(); state != nil { // all that it says has come
+			err = fmt.Errorf("%w, %w", err, state)
+		}
 	}
 	if t := e.errors.String(); t != "" {
 		err = fmt.Errorf("%w; it says: %s", err, t)
@@ -145,7 +194,7 @@ func (e *Exec) Close() error {
 	late := time.AfterFunc(2*time.Second, e.cancel)
 	defer late.Stop()
 	defer e.cancel()
-	if err := e.cmd.Wait(); err != nil {
+	if err := e.wait(); err != nil {
 		return e.failed(fmt.Errorf("at the end: %w", err))
 	}
 	return nil
