@@ -83,7 +83,7 @@ func Text(w io.Writer, reports ...*Report) error {
 			if x.Verdict == Passed {
 				continue
 			}
-			if _, err := fmt.Fprintf(w, "\n%s/%d/%s %v: %s\n  why: %s\n", r.Suite, r.Elements, x.Case, x.Verdict, x.Detail, x.Why); err != nil {
+			if _, err := fmt.Fprintf(w, "\n%s %v: %s\n  why: %s\n", r.path("/", x.Case), x.Verdict, x.Detail, x.Why); err != nil {
 				return err
 			}
 			if x.Capture != "" {

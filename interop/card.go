@@ -45,6 +45,9 @@ type CardOptions struct {
 	Idle time.Duration
 	// Name is the report's target.
 	Name string
+	// Sessions is how many sessions of workers have begun: what one has left on a slot is forgotten when the next begins.
+	// SwitchML's packets do not tell them apart; nil: one.
+	Sessions func() uint64
 }
 
 // swapWait is how long a result waits for the one that is to overtake it.
@@ -57,6 +60,7 @@ type cardRun struct {
 
 	mu     sync.Mutex
 	judge  *judge
+	during uint64 // session
 	phases []phase
 	at     int // phase
 	start  int // judge's fresh packets when it began
@@ -128,11 +132,23 @@ func (c *cardRun) idle() bool {
 	return !c.last.IsZero() && time.Since(c.last) > c.o.Idle
 }
 
+// session is the present one of CardOptions.Sessions.
+func (c *cardRun) session() uint64 {
+	if c.o.Sessions == nil {
+		return 0
+	}
+	return c.o.Sessions()
+}
+
 // request judges a frame from a worker; pass is false when it is lost on purpose.
 func (c *cardRun) request(frame []byte) (pass, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
+	if n := c.session(); n != c.during {
+		c.during = n
+		clear(c.judge.uses)
+	}
 	before := c.judge.fresh
 	p := &c.phases[c.at]
 	if !c.judge.request(frame, now) {
@@ -181,10 +197,11 @@ func (c *cardRun) finish() {
 	}
 }
 
-// held is a result that is sent later.
+// held is a result that is sent later, if its session still runs then: to the next one it would be a wrong sum.
 type held struct {
-	frame []byte
-	due   time.Time
+	frame   []byte
+	due     time.Time
+	session uint64
 }
 
 // down brings the NIC's answers to the workers, or does not.
@@ -198,16 +215,22 @@ func (c *cardRun) down(ctx context.Context) error {
 		c.mu.Unlock()
 		return c.workers.Send(frame)
 	}
+	sendHeld := func(h *held) error {
+		if h.session != c.session() {
+			return nil
+		}
+		return send(h.frame)
+	}
 	for {
 		now := time.Now()
 		for len(late) > 0 && !late[0].due.After(now) {
-			if err := send(late[0].frame); err != nil {
+			if err := sendHeld(&late[0]); err != nil {
 				return err
 			}
 			late = late[1:]
 		}
 		if swap != nil && !swap.due.After(now) {
-			if err := send(swap.frame); err != nil {
+			if err := sendHeld(swap); err != nil {
 				return err
 			}
 			swap = nil
@@ -228,10 +251,10 @@ func (c *cardRun) down(ctx context.Context) error {
 		case every(p.LoseResults):
 			continue
 		case p.LateResults > 0 && k > 0:
-			late = append(late, held{slices.Clone(buf[:n]), now.Add(time.Duration(p.LateResults) * time.Millisecond)})
+			late = append(late, held{slices.Clone(buf[:n]), now.Add(time.Duration(p.LateResults) * time.Millisecond), c.session()})
 			continue
 		case every(p.SwapResults) && swap == nil:
-			swap = &held{slices.Clone(buf[:n]), now.Add(swapWait)}
+			swap = &held{slices.Clone(buf[:n]), now.Add(swapWait), c.session()}
 			continue
 		}
 		times := 1

@@ -1,10 +1,13 @@
 package interop
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	"gradnic/dataplane"
 	"gradnic/wire/inet"
 	"gradnic/wire/switchml"
+	"gradnic/worker"
 	"gradnic/worker/native"
 )
 
@@ -312,6 +316,77 @@ func TestRunCard(t *testing.T) {
 	}
 	if _, err := RunCard(ctx, CardRun{Protocol: "switchml"}); err == nil {
 		t.Error("no controller")
+	}
+}
+
+// SwitchML's own way: workers register at the controller, and are started again and again. A session after another begins
+// with the same sets and the same contents, and is no resend of the one before.
+func TestRunCardSwitchML(t *testing.T) {
+	t.Parallel()
+	c := newCable(t, 1500)
+	if err := c.addresses(); err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, 64)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	socket := filepath.Join(t.TempDir(), "controller")
+	run := CardRun{Interface: "card", Protocol: "switchml", MAC: o.NIC.MAC, IP: o.NIC.IP, Controller: "unix:" + socket}
+	sessions := 0
+	reduce := func(ctx context.Context, r int) error {
+		x, err := worker.Join(ctx, worker.Config{Rank: r, Workers: 2, Controller: "unix://" + socket, IP: inet.Addr{10, 50, 0, byte(r + 1)}, Elements: 64, Outstanding: 16})
+		if err != nil {
+			return err
+		}
+		v := make([]int32, 64*16) // each slot once
+		for i := range v {
+			v[i] = int32(i)
+		}
+		_, err = x.AllReduceInt32(ctx, v, v)
+		for i := range v {
+			if err == nil && v[i] != int32(2*i) {
+				err = fmt.Errorf("rank %d: element %d is %d", r, i, v[i])
+			}
+		}
+		return errors.Join(err, x.Close())
+	}
+	over, stop := context.WithCancel(ctx) // the card has gone
+	worked := make(chan error, 1)
+	run.Ready = func() error {
+		go func() {
+			for over.Err() == nil {
+				ended := make(chan error, 2)
+				for r := range 2 {
+					go func() { ended <- c.kit.Do(func() error { return reduce(over, r) }) }()
+				}
+				if err := errors.Join(<-ended, <-ended); err != nil && over.Err() == nil {
+					worked <- err
+					return
+				}
+				sessions++
+			}
+			worked <- nil
+		}()
+		return nil
+	}
+	var report *Report
+	err := c.card.Do(func() (err error) { report, err = RunCard(ctx, run); return err })
+	stop()
+	if err := errors.Join(err, <-worked); err != nil {
+		t.Fatal(err)
+	}
+	mustPass(t, report)
+	if fresh := 6*64 + 32; sessions < fresh/32-1 { // the last one is cut off
+		t.Errorf("%d packets in %d sessions", fresh, sessions)
+	}
+	var matrix, tap, junit bytes.Buffer
+	if err := errors.Join(Text(&matrix, report), TAP(&tap, report), JUnit(&junit, report)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{matrix.String(), tap.String(), junit.String()} {
+		if strings.Contains(s, "elements") || strings.Contains(s, "worker/0") || !strings.Contains(s, "all-at-once") {
+			t.Errorf("a size that nobody gave, or a phase is missing:\n%s", s)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"gradnic/control/daemon"
@@ -58,6 +59,8 @@ func RunCard(ctx context.Context, o CardRun) (*Report, error) {
 			return nil
 		},
 	}
+	var sessions atomic.Uint64
+	d.SwitchMLBegun = func() { sessions.Add(1) }
 	if isNative {
 		d.SwitchML = ""
 		d.Begin = func(n *dataplane.NIC) (daemon.Function, error) {
@@ -75,7 +78,7 @@ func RunCard(ctx context.Context, o CardRun) (*Report, error) {
 		return nil, err
 	case <-ready:
 	}
-	r, err := PlayCard(ctx, link, port, CardOptions{Native: isNative, Idle: o.Idle, Name: "workers on " + o.Interface})
+	r, err := PlayCard(ctx, link, port, CardOptions{Native: isNative, Idle: o.Idle, Name: "workers on " + o.Interface, Sessions: sessions.Load})
 	stop()
 	return r, errors.Join(err, <-ended)
 }

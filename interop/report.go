@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,23 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 )
+
+// size is how many values a packet has, as people read it; workers under test choose that themselves.
+func (r *Report) size() string {
+	if r.Elements == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d elements a packet", r.Elements)
+}
+
+// path is a case's name among those of all suites and sizes.
+func (r *Report) path(separator string, more ...string) string {
+	names := []string{r.Suite}
+	if r.Elements != 0 {
+		names = append(names, strconv.Itoa(r.Elements))
+	}
+	return strings.Join(append(names, more...), separator)
+}
 
 // TAP writes reports in the Test Anything Protocol, version 13. A case that is unsupported is one that was skipped.
 func TAP(w io.Writer, reports ...*Report) error {
@@ -24,7 +42,7 @@ func TAP(w io.Writer, reports ...*Report) error {
 	fmt.Fprintf(&b, "TAP version 13\n1..%d\n", n)
 	i := 0
 	for _, r := range reports {
-		fmt.Fprintf(&b, "# suite %s, %d elements a packet, target %s\n", r.Suite, r.Elements, r.Target)
+		fmt.Fprintf(&b, "# suite %s%s, target %s\n", r.Suite, r.size(), r.Target)
 		for k := range r.Results {
 			i++
 			x := &r.Results[k]
@@ -35,7 +53,7 @@ func TAP(w io.Writer, reports ...*Report) error {
 			case Unsupported:
 				tail = " # SKIP " + firstLine(x.Detail)
 			}
-			fmt.Fprintf(&b, "%s %d - %s/%d/%s%s\n", state, i, r.Suite, r.Elements, x.Case, tail)
+			fmt.Fprintf(&b, "%s %d - %s%s\n", state, i, r.path("/", x.Case), tail)
 			if x.Verdict != Failed {
 				continue
 			}
@@ -88,14 +106,14 @@ func JUnit(w io.Writer, reports ...*Report) error {
 	var all junitSuites
 	for _, r := range reports {
 		s := junitSuite{
-			Name: fmt.Sprintf("%s-%d on %s", r.Suite, r.Elements, r.Target), Tests: len(r.Results), Failures: r.Count(Failed),
+			Name: r.path("-") + " on " + r.Target, Tests: len(r.Results), Failures: r.Count(Failed),
 			Skipped: r.Count(Unsupported), Timestamp: r.Started.UTC().Format("2006-01-02T15:04:05"),
 		}
 		var total time.Duration
 		for k := range r.Results {
 			x := &r.Results[k]
 			total += x.Took
-			c := junitCase{Name: x.Case, Class: fmt.Sprintf("%s.%d", r.Suite, r.Elements), Time: fmt.Sprintf("%.3f", x.Took.Seconds())}
+			c := junitCase{Name: x.Case, Class: r.path("."), Time: fmt.Sprintf("%.3f", x.Took.Seconds())}
 			switch x.Verdict {
 			case Failed:
 				c.Failure = &junitMessage{firstLine(x.Detail), x.Detail + "\n" + x.Capture}
@@ -139,7 +157,11 @@ func Matrix(w io.Writer, reports ...*Report) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-*s", width, "case")
 	for _, r := range reports {
-		fmt.Fprintf(&b, "  %-11s", fmt.Sprintf("%d elements", r.Elements))
+		head := "verdict"
+		if r.Elements != 0 {
+			head = fmt.Sprintf("%d elements", r.Elements)
+		}
+		fmt.Fprintf(&b, "  %-11s", head)
 	}
 	b.WriteByte('\n')
 	for _, name := range names {
@@ -154,7 +176,7 @@ func Matrix(w io.Writer, reports ...*Report) error {
 		b.WriteByte('\n')
 	}
 	for _, r := range reports {
-		fmt.Fprintf(&b, "%s, %d elements a packet, %s: %d passed, %d failed, %d unsupported\n", r.Suite, r.Elements, r.Target, r.Count(Passed), r.Count(Failed), r.Count(Unsupported))
+		fmt.Fprintf(&b, "%s%s, %s: %d passed, %d failed, %d unsupported\n", r.Suite, r.size(), r.Target, r.Count(Passed), r.Count(Failed), r.Count(Unsupported))
 	}
 	_, err := io.WriteString(w, strings.ReplaceAll(b.String(), " \n", "\n"))
 	return err
@@ -165,7 +187,7 @@ func keep(dir string, r *Report, res *Result) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("captures: %w", err)
 	}
-	path := filepath.Join(dir, fmt.Sprintf("%s-%d-%s.pcapng", r.Suite, r.Elements, res.Case))
+	path := filepath.Join(dir, r.path("-", res.Case)+".pcapng")
 	f, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("captures: %w", err)

@@ -60,6 +60,8 @@ type Options struct {
 	Pprof   bool
 	// SwitchMLWorkers are the only ones that may be in a session; empty: anybody.
 	SwitchMLWorkers []switchml.Worker
+	// SwitchMLBegun is called when a session begins, before its first worker has an answer; nil: nothing.
+	SwitchMLBegun func()
 	// StopTimeout bounds stopping; 0: DefaultStopTimeout.
 	StopTimeout time.Duration
 	Version     string
@@ -365,7 +367,7 @@ func openDoors(ctx context.Context, nic *dataplane.NIC, o Options, own []prometh
 		}
 	}
 	if o.SwitchML != "" {
-		d.switchml, err = switchml.New(switchml.Options{Jobs: d.api.Jobs(), Slots: o.SwitchMLSlots, Workers: o.SwitchMLWorkers, Logger: o.Logger})
+		d.switchml, err = switchml.New(switchml.Options{Jobs: d.api.Jobs(), Slots: o.SwitchMLSlots, Workers: o.SwitchMLWorkers, Begun: o.SwitchMLBegun, Logger: o.Logger})
 		if err != nil {
 			return nil, err
 		}

@@ -45,6 +45,8 @@ type Options struct {
 	Slots int
 	// Workers are the only ones that may be in a session; empty: anybody who reaches the port.
 	Workers []Worker
+	// Begun is called when a session begins, before its first worker has an answer; nil: nothing.
+	Begun func()
 	// Logger takes each session and each refusal with its reason; nil discards.
 	Logger *slog.Logger
 }

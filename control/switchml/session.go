@@ -97,6 +97,9 @@ func (s *Server) begin(from *connection, id uint64, workers, elements int, worke
 	}, control.OriginSwitchML); err != nil {
 		return err
 	}
+	if s.options.Begun != nil {
+		s.options.Begun()
+	}
 	s.sessions.put(&session{name: name, door: from.where(), id: id, connections: []*connection{from}})
 	s.logger.Info("session begun", "session", id, "job", name, "workers", workers, "elements", elements)
 	s.logger.Info("worker joined", "session", id, "job", name, "rank", 0, "mac", worker.MAC, "ip", worker.IP)
