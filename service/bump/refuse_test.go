@@ -2,7 +2,11 @@ package bump
 
 import (
 	"encoding/binary"
+	"errors"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"gradnic/codec"
 	wire "gradnic/wire/bump"
@@ -51,5 +55,14 @@ func TestCompletedChecksumIsNeverZero(t *testing.T) {
 	}
 	if sum := binary.BigEndian.Uint16(segment[udpSumAt:]); sum != 0xffff {
 		t.Errorf("checksum %#04x", sum)
+	}
+}
+
+func TestMissingRightIsNamed(t *testing.T) {
+	if err := withRight(unix.EPERM); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "root") {
+		t.Error(err)
+	}
+	if err := withRight(unix.ENOBUFS); err != unix.ENOBUFS {
+		t.Error(err)
 	}
 }
