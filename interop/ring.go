@@ -136,7 +136,7 @@ type next interface {
 }
 
 const (
-	ringPatience = 5 * time.Second    // for what must come, if Options have no Timeout
+	ringPatience = 10 * time.Second   // for what must come, if Options have no Timeout
 	ackDelay     = time.Millisecond   // until data are acknowledged, at the latest when so many came:
 	ackFrames    = 8                  // docs/protocol.md: 22 KiB
 	messageAt    = inet.PayloadOffset // in a frame

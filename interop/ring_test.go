@@ -113,7 +113,7 @@ func TestBrokenNodes(t *testing.T) {
 			}
 			return true
 		}, nil},
-		"acknowledges-too-much": {"lost-to-card", "silent", func(f []byte) bool {
+		"acknowledges-too-much": {"lost-to-card", "left", func(f []byte) bool {
 			if is(f, wire.Ack) && len(f) > valueAt {
 				add(f, bodyAt, 1)
 			}

@@ -76,7 +76,7 @@ func (r *RingCard) Begin(c Call) error {
 		w := r.o.worker(i - 1)
 		peers = append(peers, ring.Peer{Node: uint16(i), Endpoint: wire.Endpoint{MAC: w.MAC, IP: w.IP}})
 	}
-	if r.node, err = ring.New(ring.Config{Peers: peers, DeadAfter: ringDeadAfter, Deadline: 5 * time.Second}); err != nil {
+	if r.node, err = ring.New(ring.Config{Peers: peers, DeadAfter: ringDeadAfter, Deadline: 15 * time.Second}); err != nil {
 		return err
 	}
 	if err := r.node.Attach(r.nic, 0, r.port); err != nil {
