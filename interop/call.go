@@ -161,6 +161,9 @@ func (t *called) Next(deadline time.Time) ([]byte, error) {
 
 // Begin runs the command with the call in its environment, and gives it a moment.
 func (t *called) Begin(c Call) error {
+	if _, err := t.Collect(0); err != nil { // what the card sent when it ended the call before
+		return err
+	}
 	t.said = &tailWriter{}
 	t.cmd = exec.CommandContext(t.ctx, "/bin/sh", "-c", t.command)
 	t.cmd.Env = append(os.Environ(), c.environment()...)
