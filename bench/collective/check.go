@@ -80,17 +80,27 @@ func arriving(ns *netlab.NS, iface string, rate uint64, d time.Duration, ended c
 		}
 	}
 	time.Sleep(settle)
-	before, err := received(ns, iface)
+	before, start, err := receivedAt(ns, iface, d/200)
 	if err != nil {
 		return 0, err
 	}
-	start := time.Now()
 	time.Sleep(d)
-	after, err := received(ns, iface)
+	after, end, err := receivedAt(ns, iface, d/200)
 	if err != nil {
 		return 0, err
 	}
-	return float64(after-before) * 8 / time.Since(start).Seconds() / float64(rate), nil
+	return float64(after-before) * 8 / end.Sub(start).Seconds() / float64(rate), nil
+}
+
+// receivedAt is received with the time of the reading, for which it tries again when something came between the two.
+func receivedAt(ns *netlab.NS, iface string, within time.Duration) (bytes uint64, at time.Time, err error) {
+	for range 100 {
+		at = time.Now()
+		if bytes, err = received(ns, iface); err != nil || time.Since(at) <= within {
+			break
+		}
+	}
+	return bytes, at, err
 }
 
 // received reads the bytes of Ethernet frames that a netdev took.
