@@ -37,6 +37,22 @@ const (
 	shareRange  = 0.06 // around paperShare
 )
 
+// Check refuses what cannot be measured.
+func (o *Options) Check() error {
+	if o.Rounds < 0 {
+		return fmt.Errorf("%d rounds: at least 1", o.Rounds)
+	}
+	if o.Bytes < 0 || o.Bytes%4 != 0 {
+		return fmt.Errorf("%d bytes of float32", o.Bytes)
+	}
+	for _, n := range o.Nodes {
+		if n < 2 || n > 16 {
+			return fmt.Errorf("%d nodes: from 2 to 16", n)
+		}
+	}
+	return nil
+}
+
 // doubt says why what was measured on a link that a raw sender got so much across is not to be trusted; "" when it is.
 func doubt(link float64) string {
 	if link < leastLink {
@@ -61,6 +77,9 @@ func both(a, b string) string {
 
 // Run measures a ring of four beside the bound of its links, calibrates the model, and measures training steps beside it.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	if o.Rounds == 0 {
 		o.Rounds = 5
 	}

@@ -92,3 +92,12 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestOptions: what cannot be measured is refused before anything is made.
+func TestOptions(t *testing.T) {
+	for _, bad := range []Options{{Rounds: -1}, {Nodes: []int{2, 1}}, {Nodes: []int{17}}, {Bytes: 6}, {Bytes: -4}} {
+		if _, err := Run(t.Context(), bad); err == nil {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+}

@@ -23,6 +23,12 @@ all-reduces of 4 nodes, says of each. Every sum is checked. A raw AF_XDP sender 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Rate = rateMb * 1e6
+			if rateMb == 0 || o.Rounds == 0 || len(o.Nodes) == 0 {
+				return usageErrorf("--rate-mbit and --rounds above 0, and some --nodes")
+			}
+			if err := o.Check(); err != nil {
+				return usageErrorf("%v", err)
+			}
 			return out.measure(cmd, func(p place) (*benchreport.Report, error) {
 				o.Log, o.Command = p.log, p.command
 				return ringbench.Run(cmd.Context(), o)

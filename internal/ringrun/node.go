@@ -80,6 +80,11 @@ func ParsePeers(s string) ([]ring.Peer, error) {
 				return nil, fmt.Errorf("node %d: %w", len(peers), err)
 			}
 		}
+		for _, other := range peers {
+			if other.IP == p.IP || other.MAC == p.MAC {
+				return nil, fmt.Errorf("nodes %d and %d have the same address: %v, %v", other.Node, p.Node, p.IP, p.MAC)
+			}
+		}
 		peers = append(peers, p)
 	}
 	if len(peers) < 2 || len(peers) > wire.MaxNodes {

@@ -3,6 +3,7 @@ package ringrun
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,10 +32,20 @@ func TestParsePeers(t *testing.T) {
 	if p, err = ParsePeers(file); err != nil || len(p) != 2 || p[0].MAC != (inet.MAC{6, 0, 0, 0, 0, 3}) || p[1].MAC[5] != 1 {
 		t.Fatalf("%v: %+v", err, p)
 	}
-	for _, bad := range []string{"", "10.0.0.1", "10.0.0.1,x", "10.0.0.1,10.0.0.2 1:2", "/nowhere/nodes", strings.Repeat("10.0.0.1,", 65)} {
+	for _, bad := range []string{"", "10.0.0.1", "10.0.0.1,x", "10.0.0.1,10.0.0.2 1:2", "/nowhere/nodes", "10.0.0.1,10.0.0.2,10.0.0.1"} {
 		if p, err := ParsePeers(bad); err == nil {
 			t.Errorf("%q gives %+v", bad, p)
 		}
+	}
+	var many []string
+	for i := range 65 {
+		many = append(many, fmt.Sprintf("10.0.0.%d", i+1))
+	}
+	if p, err := ParsePeers(strings.Join(many[:64], ",")); err != nil || len(p) != 64 {
+		t.Errorf("64 nodes: %v", err)
+	}
+	if _, err := ParsePeers(strings.Join(many, ",")); err == nil {
+		t.Error("65 nodes are taken")
 	}
 }
 

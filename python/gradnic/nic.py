@@ -267,6 +267,8 @@ class Nic:
     def reform(self, nodes):
         """Forms the ring again, of these nodes, after one has failed. All of them must be told the same."""
         nodes = list(nodes)
+        if any(not isinstance(n, int) or not 0 <= n < 65535 for n in nodes):  # ctypes would cut them to 16 bits
+            raise InvalidArgument(f"nodes {nodes}: numbers from 0 to 65534")
         _check(library.call("gradnic_reform", self._handle, (ctypes.c_uint16 * len(nodes))(*nodes), len(nodes)))
 
 

@@ -192,6 +192,9 @@ class RingTest(unittest.TestCase):
         s = self.nics[0].status()
         self.assertEqual(s.phase, "failed")
         self.assertTrue(s.failure)
+        for bad in ([0, 65536], [-1, 1], [0.0, 1]):
+            with self.assertRaises(gradnic.InvalidArgument):
+                self.nics[0].reform(bad)
         self.each(lambda node, nic: nic.reform([0, 1]))
 
         def f(node, nic):
