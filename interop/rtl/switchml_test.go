@@ -44,9 +44,9 @@ func testCaptures(t *testing.T, sim string, elements, stall int) {
 	// The simulator takes a second for 300 of the longer packets.
 	limit := len(requests)
 	if !all() {
-		limit = map[int]int{64: 800, 256: 300}[elements]
+		limit = map[int]int{64: 400, 256: 200}[elements]
 		if stall != 0 {
-			limit = 200
+			limit = 180
 		}
 	}
 	part := limit < len(requests)
@@ -171,8 +171,11 @@ func TestRandomAgainstModel(t *testing.T) {
 			s := start(t, "iverilog", "switchml", fmt.Sprintf("+workers=%d", c.workers), fmt.Sprintf("+elements=%d", c.elements), "+stall=3")
 			m := newModel(t, c.workers, c.elements, 512)
 			var frames, want [][]byte
-			results := 0
-			for range c.frames {
+			results, count := 0, c.frames
+			if !all() && c.workers < 32 { // those need them all for a result
+				count /= 2
+			}
+			for range count {
 				rank := rng.IntN(c.workers)
 				slot := [...]int{0, 1, 511, 512, 8191}[min(rng.IntN(40), 4)%5]
 				if rng.IntN(3) > 0 {
