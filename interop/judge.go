@@ -115,6 +115,8 @@ func (j *judge) request(frame []byte, now time.Time) (isMessage bool) {
 		if j.native && m.resend {
 			j.breaks("resend-flag", "%s: a first packet says that it was sent before", where)
 		}
+	case j.native && m.epoch != last.epoch && !m.resend:
+		// The workers came together anew: rounds begin again, and a packet may be what the last epoch's was.
 	case last.turn == m.turn && bytes.Equal(last.payload, m.payload):
 		if late := now.Sub(last.delivered); !last.delivered.IsZero() && late > crossing && m.epoch == last.epoch {
 			j.breaks("resend-after-result", "%s: sent again %v after its result was there", where, late.Round(time.Millisecond))
