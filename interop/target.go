@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -172,7 +173,7 @@ func (e *Exec) failed(err error) error {
 	switch {
 	case e.late.Load():
 		err = fmt.Errorf("no answer within %v", e.timeout)
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE):
 		err = errors.New("the command ended without an answer")
 		defer time.AfterFunc(time.Second, e.cancel).Stop()
 		if state := e.wait(); state != nil { // all that it says has come

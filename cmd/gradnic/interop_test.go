@@ -88,7 +88,7 @@ func TestInteropLayout(t *testing.T) {
 	if r.code != exitFailed || !strings.Contains(r.err, "no frame of EtherType 0x88b5 in 2048") {
 		t.Errorf("%d %s", r.code, r.err)
 	}
-	gradnic(t, "", "interop", "layout", "show", "other").want(t, exitFailed, "accl, atp, inhouse, native, switchml")
+	gradnic(t, "", "interop", "layout", "show", "other").want(t, exitFailed, "accl, atp, inhouse, native, ring, switchml")
 }
 
 // A NIC takes layouts, a job names one, and what it shows has its name.
