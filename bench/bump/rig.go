@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +37,7 @@ type rig struct {
 	nicNS [2]*netlab.NS
 	nics  [2]*dataplane.NIC
 	bumps [2]*bump.Running
+	procs int // GOMAXPROCS as it was
 }
 
 func newRig(ctx context.Context, rate uint64) (_ *rig, err error) {
@@ -43,7 +45,10 @@ func newRig(ctx context.Context, rate uint64) (_ *rig, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rig{lab: lab}
+	// Sender, receiver and both NICs are machines of their own, here in one process. With the usual GOMAXPROCS, as many as
+	// there are CPUs, a NIC's thread that wakes would wait for another's turn in Go's scheduler as well as in the kernel's.
+	r := &rig{lab: lab, procs: runtime.GOMAXPROCS(0)}
+	runtime.GOMAXPROCS(max(r.procs, runtime.NumCPU()+6))
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close())
@@ -119,6 +124,7 @@ func (r *rig) counters() bump.Counters { return r.bumps[0].Status().Counters }
 
 // Close stops the NICs, checks their accounts, and removes the namespaces.
 func (r *rig) Close() error {
+	defer runtime.GOMAXPROCS(r.procs)
 	var errs []error
 	for side := range 2 {
 		if r.bumps[side] != nil {
