@@ -71,6 +71,7 @@ func Listen(cfg Config) (*UDP, error) {
 	for _, p := range cfg.Ranks {
 		u.to = append(u.to, netip.AddrPortFrom(p.IP.Netip(), p.Port))
 	}
+	meetNeighbours(own.IP, cfg.Ranks)
 	u.wg.Go(u.receive)
 	return u, nil
 }
