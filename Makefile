@@ -23,11 +23,11 @@ demo: build ## sum eight workers' real gradients in the network (root: over AF_X
 
 test: ## run all tests (root: with AF_XDP), list what was skipped
 	@mkdir -p build
-	$(GO) test -json -count=1 -p $(P) -timeout 8m $(PKG) | $(GO) run ./internal/ci/testsum -out build/test.json $(if $(filter ./...,$(PKG)),-need-native)
+	$(GO) run ./internal/ci/testsum -out build/test.json -again 3 $(if $(filter ./...,$(PKG)),-need-native) $(GO) test -json -count=1 -p $(P) -timeout 8m $(PKG)
 
 race: ## run all tests under the race detector (needs a C compiler)
 	@mkdir -p build
-	CGO_ENABLED=1 $(GO) test -race -json -count=1 -p $(P) -timeout 15m $(PKG) | $(GO) run ./internal/ci/testsum -out build/race.json
+	CGO_ENABLED=1 $(GO) run ./internal/ci/testsum -out build/race.json $(GO) test -race -json -count=1 -p $(P) -timeout 15m $(PKG)
 
 lint: ## gofmt, go vet, staticcheck, the project's own rules, shellcheck where it is installed
 	@unformatted="$$(gofmt -l $(GOFILES))"; \

@@ -27,6 +27,8 @@ type Counts struct {
 	Passed  int `json:"passed"`
 	Failed  int `json:"failed"`
 	Skipped int `json:"skipped"`
+	// Flaky is how many top-level tests failed first and passed alone. They are among Passed, with their subtests.
+	Flaky int `json:"flaky"`
 }
 
 type testID struct{ pkg, test string }
@@ -37,11 +39,25 @@ type summary struct {
 
 	output   map[testID][]string // of tests that have not ended
 	failedIn map[string]int      // tests that failed, by package
-	skips    []string
+	tops     map[testID]*topTest // top-level tests that have begun
+	broken   map[string]bool     // packages that ended otherwise than by failed tests
+	skips    []skip
 	modes    []string // lines that say how AF_XDP ran, without repetition
 	native   bool
 	packages int
 	empty    bool // no event yet
+}
+
+// topTest is a top-level test with its subtests.
+type topTest struct {
+	Counts
+	wrote []string // by those that failed
+}
+
+// skip is a test that was skipped.
+type skip struct {
+	id     testID
+	reason string
 }
 
 var (
@@ -53,7 +69,8 @@ var (
 )
 
 func newSummary(root bool) *summary {
-	return &summary{root: root, output: map[testID][]string{}, failedIn: map[string]int{}, empty: true}
+	return &summary{root: root, output: map[testID][]string{}, failedIn: map[string]int{}, tops: map[testID]*topTest{},
+		broken: map[string]bool{}, empty: true}
 }
 
 // read consumes events. Lines that are no JSON (the go command's own errors) are printed as they are.
@@ -84,6 +101,7 @@ func (s *summary) event(e *event, out io.Writer) {
 	switch e.Action {
 	case "output":
 		s.output[id] = append(s.output[id], e.Output)
+		s.broken[e.Package] = s.broken[e.Package] || breaks.MatchString(e.Output)
 		if m := modeLine.FindString(e.Output); m != "" {
 			m = strings.TrimSpace(m)
 			if !slices.Contains(s.modes, m) {
@@ -103,10 +121,21 @@ func (s *summary) event(e *event, out io.Writer) {
 	}
 }
 
+// top is the top-level test that a test is or belongs to.
+func (s *summary) top(id testID) *topTest {
+	id.test, _, _ = strings.Cut(id.test, "/")
+	if s.tops[id] == nil {
+		s.tops[id] = &topTest{}
+	}
+	return s.tops[id]
+}
+
 func (s *summary) test(e *event, id testID, out io.Writer) {
+	top := s.top(id)
 	switch e.Action {
 	case "pass":
 		s.Passed++
+		top.Passed++
 	case "fail":
 		s.fail(id, out)
 	case "skip":
@@ -114,21 +143,26 @@ func (s *summary) test(e *event, id testID, out io.Writer) {
 		if s.root && lackOfRights.MatchString(reason) {
 			fmt.Fprintf(out, "--- SKIPPED UNDER ROOT, counted as failed: %s %s: %s\n", e.Package, e.Test, reason)
 			s.Failed++
+			top.Failed++
 			s.failedIn[e.Package]++
 			return
 		}
 		s.Skipped++
-		s.skips = append(s.skips, fmt.Sprintf("%s %s: %s", e.Package, e.Test, reason))
+		top.Skipped++
+		s.skips = append(s.skips, skip{id, reason})
 	}
 }
 
 func (s *summary) fail(id testID, out io.Writer) {
 	s.Failed++
 	s.failedIn[id.pkg]++
+	top := s.top(id)
+	top.Failed++
 	fmt.Fprintf(out, "--- FAIL: %s %s\n", id.pkg, id.test)
 	for _, o := range s.output[id] {
 		if !strings.HasPrefix(o, "=== ") {
 			fmt.Fprint(out, "    ", o)
+			top.wrote = append(top.wrote, o)
 		}
 	}
 }
@@ -141,6 +175,7 @@ func (s *summary) pkg(e *event, id testID, out io.Writer) {
 	case "fail":
 		s.packages++
 		fmt.Fprintf(out, "FAIL  %-44s %6.1fs\n", e.Package, e.Elapsed)
+		s.broken[e.Package] = s.broken[e.Package] || !endsByTests(s.output[id])
 		if s.failedIn[e.Package] == 0 {
 			s.Failed++
 			s.failedIn[e.Package]++
@@ -178,8 +213,8 @@ func skipReason(output []string) string {
 
 // finish prints what the whole run says, and adds the failures that only the whole run shows.
 func (s *summary) finish(out io.Writer, needNative bool) {
-	for _, skip := range s.skips {
-		fmt.Fprintln(out, "skip ", skip)
+	for _, sk := range s.skips {
+		fmt.Fprintf(out, "skip  %s %s: %s\n", sk.id.pkg, sk.id.test, sk.reason)
 	}
 	for _, m := range s.modes {
 		fmt.Fprintln(out, m)
@@ -197,5 +232,9 @@ func (s *summary) finish(out io.Writer, needNative bool) {
 			fmt.Fprintln(out, "AF_XDP: not tested, that needs root")
 		}
 	}
-	fmt.Fprintf(out, "%d passed, %d failed, %d skipped in %d packages\n", s.Passed, s.Failed, s.Skipped, s.packages)
+	flaky := ""
+	if s.Flaky > 0 {
+		flaky = fmt.Sprintf(", %d FLAKY", s.Flaky)
+	}
+	fmt.Fprintf(out, "%d passed, %d failed%s, %d skipped in %d packages\n", s.Passed, s.Failed, flaky, s.Skipped, s.packages)
 }

@@ -1,0 +1,3 @@
+module fails
+
+go 1.26
