@@ -117,6 +117,9 @@ func loadSteering(multi bool) (*Steering, error) {
 		ports:    coll.Maps[bpf.SteerMapPorts],
 		sockets:  coll.Maps[bpf.SteerMapSockets],
 		verdicts: coll.Maps[bpf.SteerMapVerdicts],
+		accounts: coll.Maps[bpf.SteerMapAccounts],
+		streams:  coll.Maps[bpf.SteerMapStreams],
+		day:      coll.Maps[bpf.SteerMapDay],
 		budgets:  newBudgets(coll),
 	}, nil
 }

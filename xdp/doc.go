@@ -88,6 +88,8 @@
 //	ours, other ICMP, other protocols                    pass-protocol    kernel
 //	to be taken, but the queue has no socket             unbound          kernel
 //	to be taken, but over its sender's budget            over-budget      nowhere: dropped
+//	to be taken, after SetAnswer(SinkHere)               sunk             nowhere: dropped
+//	to be taken, after SetAnswer(ReflectHere)            reflected        back, by XDP_TX
 //
 // Budgets ([Steering.SetBudgets]) are by source MAC, each a bucket of tokens that the CPUs share; without any, the way of a
 // frame is as short as it was before there were budgets (BenchmarkSteer).

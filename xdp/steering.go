@@ -33,6 +33,9 @@ type Steering struct {
 	ports     *ebpf.Map
 	sockets   *ebpf.Map
 	verdicts  *ebpf.Map
+	accounts  *ebpf.Map
+	streams   *ebpf.Map
+	day       *ebpf.Map
 	link      link.Link
 	mode      Mode
 	ifindex   int

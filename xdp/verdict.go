@@ -22,6 +22,8 @@ const (
 	PassIPv6                     // IPv6
 	PassEtherType                // any other ethertype
 	OverBudget                   // to be taken, but it came faster than the budget of its sender allows: dropped
+	Sunk                         // to be taken, dropped by the program as SetAnswer asks
+	Reflected                    // to be taken, sent back by the program as SetAnswer asks
 
 	// NumVerdicts is how many verdicts there are.
 	NumVerdicts = iota
@@ -30,7 +32,7 @@ const (
 var verdictNames = [NumVerdicts]string{
 	"taken-udp", "taken-arp", "taken-echo", "taken-all", "unbound", "pass-other", "pass-port",
 	"pass-protocol", "pass-tagged", "pass-options", "pass-fragment", "pass-short", "pass-ipv6", "pass-ethertype",
-	"over-budget",
+	"over-budget", "sunk", "reflected",
 }
 
 // String is the verdict's name in counters, as "pass-tagged".
@@ -45,7 +47,7 @@ func (v Verdict) String() string {
 func (v Verdict) Taken() bool { return v <= TakenAll }
 
 // Passed tells whether the frame went to the kernel.
-func (v Verdict) Passed() bool { return v > TakenAll && v != OverBudget }
+func (v Verdict) Passed() bool { return v > TakenAll && v < OverBudget }
 
 // Counters counts frames by verdict, summed over the CPUs, since Attach. Each frame
 // that the program saw is in exactly one.

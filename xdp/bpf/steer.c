@@ -30,6 +30,8 @@ enum verdict {
 	PASS_IPV6,
 	PASS_ETHERTYPE,	/* neither IPv4, ARP, IPv6 nor a tag */
 	OVER_BUDGET,	/* to be taken, but its bucket is empty: dropped */
+	SUNK,		/* to be taken, and dropped here as the port's function is */
+	REFLECTED,	/* to be taken, and sent back from here as the port's function is */
 	VERDICTS
 };
 
@@ -37,6 +39,9 @@ enum verdict {
 #define WHOLE_PORT 1	/* every frame of the netdev is ours */
 #define HAS_ADDRESS 2	/* mac and ip are set */
 #define HAS_BUDGETS 4	/* what is taken is charged to a bucket */
+#define SINK 8		/* what is taken is dropped here */
+#define REFLECT 16	/* what is taken is sent back from here */
+#define ACCOUNT 32	/* with SINK and REFLECT: pktgen's frames are accounted for */
 
 struct address {
 	__u8 mac[6];
@@ -301,6 +306,8 @@ static __always_inline enum verdict judge(struct xdp_md *ctx,
 	return PASS_ETHERTYPE;
 }
 
+#include "answer.h"
+
 /* within charges one frame to a bucket; 0: there is nothing left to charge it to. */
 static __always_inline int within(struct bucket *b)
 {
@@ -366,7 +373,16 @@ static __always_inline int steer_frame(struct xdp_md *ctx)
 	if (!cfg)
 		return XDP_PASS;
 	v = judge(ctx, cfg);
-	if (v <= TAKEN_ALL) {
+	if (v <= TAKEN_ALL && (cfg->flags & (SINK | REFLECT))) {
+		if (cfg->flags & ACCOUNT)
+			account_for(ctx);
+		v = SUNK;
+		action = XDP_DROP;
+		if ((cfg->flags & REFLECT) && turn_back(ctx)) {
+			v = REFLECTED;
+			action = XDP_TX;
+		}
+	} else if (v <= TAKEN_ALL) {
 		/* Without a socket on this queue the frame is the kernel's. */
 		action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
 		if (action != XDP_REDIRECT) {

@@ -13,6 +13,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type SteerAccount struct {
+	_         structs.HostLayout
+	Frames    uint64
+	Other     uint64
+	Untracked uint64
+	Latency   [960]uint64
+}
+
 type SteerAddress struct {
 	_        structs.HostLayout
 	Mac      [6]uint8
@@ -40,16 +48,38 @@ type SteerSpent struct {
 	Dropped uint64
 }
 
+type SteerStream struct {
+	_              structs.HostLayout
+	Sender         uint64
+	Mac            [6]uint8
+	Zero           uint16
+	First          uint64
+	Next           uint64
+	Unique         uint64
+	Duplicates     uint64
+	Reordered      uint64
+	Ancient        uint64
+	Newest         uint64
+	PastUnique     uint64
+	PastLost       uint64
+	PastDuplicates uint64
+	PastReordered  uint64
+	Seen           [64]uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	SteerMapAccounts    = "accounts"
 	SteerMapBuckets     = "buckets"
 	SteerMapConfig      = "config"
+	SteerMapDay         = "day"
 	SteerMapPorts       = "ports"
 	SteerMapSockets     = "sockets"
 	SteerMapSources     = "sources"
 	SteerMapSpents      = "spents"
+	SteerMapStreams     = "streams"
 	SteerMapVerdicts    = "verdicts"
 	SteerProgSteer      = "steer"
 	SteerProgSteerFrags = "steer_frags"
@@ -105,12 +135,15 @@ type SteerProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SteerMapSpecs struct {
+	Accounts *ebpf.MapSpec `ebpf:"accounts"`
 	Buckets  *ebpf.MapSpec `ebpf:"buckets"`
 	Config   *ebpf.MapSpec `ebpf:"config"`
+	Day      *ebpf.MapSpec `ebpf:"day"`
 	Ports    *ebpf.MapSpec `ebpf:"ports"`
 	Sockets  *ebpf.MapSpec `ebpf:"sockets"`
 	Sources  *ebpf.MapSpec `ebpf:"sources"`
 	Spents   *ebpf.MapSpec `ebpf:"spents"`
+	Streams  *ebpf.MapSpec `ebpf:"streams"`
 	Verdicts *ebpf.MapSpec `ebpf:"verdicts"`
 }
 
@@ -140,23 +173,29 @@ func (o *SteerObjects) Close() error {
 //
 // It can be passed to LoadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SteerMaps struct {
+	Accounts *ebpf.Map `ebpf:"accounts"`
 	Buckets  *ebpf.Map `ebpf:"buckets"`
 	Config   *ebpf.Map `ebpf:"config"`
+	Day      *ebpf.Map `ebpf:"day"`
 	Ports    *ebpf.Map `ebpf:"ports"`
 	Sockets  *ebpf.Map `ebpf:"sockets"`
 	Sources  *ebpf.Map `ebpf:"sources"`
 	Spents   *ebpf.Map `ebpf:"spents"`
+	Streams  *ebpf.Map `ebpf:"streams"`
 	Verdicts *ebpf.Map `ebpf:"verdicts"`
 }
 
 func (m *SteerMaps) Close() error {
 	return _SteerClose(
+		m.Accounts,
 		m.Buckets,
 		m.Config,
+		m.Day,
 		m.Ports,
 		m.Sockets,
 		m.Sources,
 		m.Spents,
+		m.Streams,
 		m.Verdicts,
 	)
 }
