@@ -41,6 +41,8 @@ type Difference struct {
 	M        int     `json:"m"`        // and after
 	Real     bool    `json:"real"`     // P is below 0.05
 	Relative bool    `json:"relative"` // the quantity is a ratio to the row's yardstick
+	// Invalid says that one of the figures, or both, is not to be trusted; then Real is false.
+	Invalid bool `json:"invalid,omitempty"`
 }
 
 // Compare finds the rows that two reports have in common, and tells for each whether it changed, by the Mann-Whitney U
@@ -67,7 +69,8 @@ func Compare(before, after *Report) (rows []Difference, missing []string) {
 			d.Change = d.After/d.Before - 1
 		}
 		d.P = MannWhitney(o.Samples, r.Samples)
-		d.Real = d.P < significant
+		d.Invalid = o.Invalid() || r.Invalid()
+		d.Real = d.P < significant && !d.Invalid
 		rows = append(rows, d)
 	}
 	for k := range old {
@@ -89,6 +92,9 @@ func WriteComparison(w io.Writer, rows []Difference, missing []string) error {
 		confidence := fmt.Sprintf("p=%.3f n=%d+%d", d.P, d.N, d.M)
 		if min(d.N, d.M) < 4 {
 			confidence = fmt.Sprintf("too few samples (%d+%d): at least 4 each", d.N, d.M)
+		}
+		if d.Invalid {
+			confidence = "INVALID in one of them or both"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %.4g | %.4g | %s | %s |\n", d.Name, d.Unit, d.Before, d.After, change, confidence)
 	}

@@ -51,6 +51,8 @@ func TestCompare(t *testing.T) {
 	// The machine was slower, the ratio is the same.
 	a.Add(Row{Name: "ratio", Unit: "Mpps", Against: "c"}, []float64{4, 4, 4, 4.4}, []float64{4, 4, 4, 4})
 	b.Add(Row{Name: "ratio", Unit: "Mpps", Against: "c"}, []float64{2, 2, 2, 2.2}, []float64{2, 2, 2, 2})
+	a.Add(Row{Name: "bad", Unit: "Mpps"}, []float64{1, 1.1, 0.9, 1.05, 0.95}, nil)
+	b.Add(Row{Name: "bad", Unit: "Mpps", Note: "INVALID: the link is too fast"}, []float64{2, 2.1, 1.9, 2.05, 1.95}, nil)
 	a.Add(Row{Name: "few", Unit: "Mpps"}, []float64{1}, nil)
 	b.Add(Row{Name: "few", Unit: "Mpps"}, []float64{9}, nil)
 	a.Add(Row{Name: "old", Unit: "Mpps"}, []float64{1}, nil)
@@ -76,7 +78,7 @@ func TestCompare(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| faster | Mpps | 1 | 2 | +100.0 % | p=0.008 n=5+5 |", "| noise | Mpps | 1 | 1.05 | ~ |", "| ratio | x of c | 1 | 1 | ~ |",
-		"too few samples (1+1)", "old (gone)", "young (new)",
+		"too few samples (1+1)", "| bad | Mpps | 1 | 2 | ~ | INVALID in one of them or both |", "old (gone)", "young (new)",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())

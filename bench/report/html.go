@@ -28,17 +28,17 @@ code{overflow-wrap:anywhere}.met{color:#00805c}.short{color:#c64b00}
 // HTML is the report as one page that needs nothing else: plots, rows, the machine.
 func (r *Report) HTML() ([]byte, error) {
 	funcs := template.FuncMap{
-		"figure": figure,
-		"ratio":  func(v float64) string { return fmt.Sprintf("%.2fx", v) },
-		"join":   func(a, b string) string { return strings.Trim(a+"; "+b, "; ") },
+		"figure": figure, "percent": func(share float64) float64 { return 100 * share },
+		"ratio": func(v float64) string { return fmt.Sprintf("%.2fx", v) },
+		"join":  func(a, b string) string { return strings.Trim(a+"; "+b, "; ") },
 		"verdict": func(row Row) string {
 			switch {
 			case row.Goal == 0:
 				return ""
-			case row.Ratio >= row.Goal != row.lower():
-				return "met"
+			case row.Missed():
+				return "short"
 			}
-			return "short"
+			return "met"
 		},
 	}
 	t, err := template.New("page").Funcs(funcs).Parse(pageSource)
@@ -60,9 +60,6 @@ func (r *Report) HTML() ([]byte, error) {
 }
 
 func (r *Report) some(f func(Row) bool) bool { return slices.ContainsFunc(r.Rows, f) }
-
-// lower tells whether a row's goal is to be at most it, as for times.
-func (r *Row) lower() bool { return strings.HasPrefix(r.Bound, "at most the goal") }
 
 // WriteHTML writes the page to a file, making the folder where it is missing.
 func (r *Report) WriteHTML(path string) error {

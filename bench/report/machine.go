@@ -24,6 +24,7 @@ type Machine struct {
 	Dirty  bool    `json:"dirty,omitempty"`   // the checkout had changes
 	Driver string  `json:"driver,omitempty"`  // of the netdev, where frames flowed
 	Mode   string  `json:"mode,omitempty"`    // XDP mode, where frames flowed
+	Stolen float64 `json:"stolen,omitempty"`  // share of processor time that the hypervisor gave to others meanwhile
 	Extra  string  `json:"comment,omitempty"` // anything else
 }
 
@@ -61,12 +62,47 @@ func LoadAverage() float64 {
 	return float64(s.Loads[0]) / (1 << 16)
 }
 
+// noticeable is the share of stolen time from which it is said.
+const noticeable = 0.005
+
 func (m Machine) String() string {
 	s := fmt.Sprintf("%d CPUs (%s), Linux %s, %s, load %.1f", m.CPUs, m.CPU, m.Kernel, m.Go, m.Load)
+	if m.Stolen >= noticeable {
+		s += fmt.Sprintf(", %.1f %% of the processors taken by the hypervisor", 100*m.Stolen)
+	}
 	if m.Driver != "" {
 		s += fmt.Sprintf(", %s in %s mode", m.Driver, m.Mode)
 	}
 	return s
+}
+
+// Stolen starts to watch the time for which the hypervisor gave this machine's processors to others. The function that it
+// returns tells their share since then, 0 to 1; 0 also where the kernel does not say (proc(5), "steal").
+func Stolen() (share func() float64) {
+	stolen, all := processorTime()
+	return func() float64 {
+		s, a := processorTime()
+		if a <= all || s <= stolen {
+			return 0
+		}
+		return (s - stolen) / (a - all)
+	}
+}
+
+// processorTime is the sum over all processors, in clock ticks: user, nice, system, idle, iowait, irq, softirq, steal.
+func processorTime() (stolen, all float64) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0
+	}
+	var v [8]float64
+	if _, err := fmt.Sscanf(string(b), "cpu %f %f %f %f %f %f %f %f", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7]); err != nil {
+		return 0, 0
+	}
+	for _, t := range v {
+		all += t
+	}
+	return v[7], all
 }
 
 // cpuModel is the first processor's model name, or the architecture where the kernel names none.

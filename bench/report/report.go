@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Schema is the version of the document's form; docs/bench/schema.md describes it. Version 2 has the samples of a row, the
+// Schema is the version of the document's form; docs/bench/README.md describes it. Version 2 has the samples of a row, the
 // plots and the end of an interrupted run; what version 1 had means the same.
 const Schema = 2
 
@@ -46,6 +46,8 @@ type Row struct {
 	Load    float64     `json:"load_1m,omitempty"` // load average while it was measured; 0: not known
 	// Samples are the rounds of the quantity that counts: Ratio where there is one, else Value.
 	Samples []float64 `json:"samples,omitempty"`
+	// Values are the rounds of Value where Samples are those of Ratio.
+	Values []float64 `json:"values,omitempty"`
 }
 
 // New starts a report about the machine it runs on.
@@ -70,7 +72,7 @@ func (r *Report) Add(row Row, values, against []float64) {
 			row.Note = strings.TrimPrefix(row.Note+"; no ratio: "+row.Against+" is 0", "; ")
 			row.Against, row.Goal, counts = "", 0, values
 		} else {
-			row.Ratio = Median(counts)
+			row.Ratio, row.Values = Median(counts), slices.Clone(values)
 		}
 	}
 	if len(values) == 0 {

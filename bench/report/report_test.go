@@ -28,7 +28,7 @@ func TestRatioIsOfTheSameRound(t *testing.T) {
 	// The machine slowed down by half in the second round: the ratio must not see it.
 	r := New("make bench-x")
 	r.Add(Row{Name: "drop/64", Unit: "Mpps", Against: "c/64", Goal: 0.95}, []float64{6, 3, 6.6}, []float64{5, 2.5, 6})
-	want := []Row{{Name: "drop/64", Value: 6, Unit: "Mpps", Against: "c/64", Ratio: 1.2, Goal: 0.95, Spread: &[2]float64{1.1, 1.2}, Samples: []float64{1.2, 1.2, 1.1}}}
+	want := []Row{{Name: "drop/64", Value: 6, Unit: "Mpps", Against: "c/64", Ratio: 1.2, Goal: 0.95, Spread: &[2]float64{1.1, 1.2}, Samples: []float64{1.2, 1.2, 1.1}, Values: []float64{6, 3, 6.6}}}
 	near := cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })
 	if d := cmp.Diff(want, r.Rows, near); d != "" {
 		t.Error(d)

@@ -19,7 +19,7 @@ func newBenchCmd() *cobra.Command {
 		Args:  noSuchVerb,
 		RunE:  needVerb,
 	}
-	cmd.AddCommand(newBenchEngineCmd(), newBenchNDRCmd(), newBenchCompareCmd(), newBenchScaleCmd(), newBenchAllReduceCmd(), newBenchSqueezeCmd(), newBenchRingCmd(), newBenchReportCmd(),
+	cmd.AddCommand(newBenchEngineCmd(), newBenchNDRCmd(), newBenchCompareCmd(), newBenchScaleCmd(), newBenchAllReduceCmd(), newBenchSqueezeCmd(), newBenchRingCmd(), newBenchReportCmd(), newBenchAgreeCmd(),
 		newBenchGenCmd(), newBenchSinkCmd(), newBenchDeviceCmd(), newContestantCmd())
 	return cmd
 }
@@ -93,12 +93,16 @@ device bounds what can be told: results that come near it are marked "tester-bou
 }
 
 func newBenchReportCmd() *cobra.Command {
-	var html string
+	var (
+		html   string
+		strict bool
+	)
 	cmd := &cobra.Command{
 		Use:   "report FILE [FILE]",
 		Short: "Show a report, or compare two with confidence",
 		Long: `Prints the table of one report, or compares the rows that two have in common: medians, the change, and the probability
-that samples would differ as much by chance (Mann-Whitney U test). "~" is a difference that may be chance (p >= 0.05).`,
+that samples would differ as much by chance (Mann-Whitney U test). "~" is a difference that may be chance (p >= 0.05). Of one report the last line says which goals are missed and which rows are
+INVALID; with --strict the status is 1 for missed goals, and 3 for INVALID rows.`,
 		Example: `  gradnic bench report before.json after.json
   gradnic bench report --html engine.html engine.json`,
 		Args: cobra.RangeArgs(1, 2),
@@ -107,14 +111,27 @@ that samples would differ as much by chance (Mann-Whitney U test). "~" is a diff
 			if err != nil {
 				return err
 			}
-			if html != "" {
-				if len(args) > 1 {
-					return usageErrorf("--html shows one report, not two")
-				}
-				return r.WriteHTML(html)
+			if html != "" && len(args) > 1 {
+				return usageErrorf("--html shows one report, not two")
 			}
 			if len(args) == 1 {
-				return r.Markdown(cmd.OutOrStdout())
+				if html != "" {
+					err = r.WriteHTML(html)
+				} else {
+					err = r.Markdown(cmd.OutOrStdout())
+				}
+				if err != nil {
+					return err
+				}
+				err := verdict(cmd.ErrOrStderr(), r, strict)
+				if err != nil && !strict {
+					fmt.Fprintln(cmd.ErrOrStderr(), err)
+					return nil
+				}
+				return err
+			}
+			if strict {
+				return usageErrorf("--strict judges one report, not two: see gradnic bench agree")
 			}
 			after, err := benchreport.Read(args[1])
 			if err != nil {
@@ -126,6 +143,7 @@ that samples would differ as much by chance (Mann-Whitney U test). "~" is a diff
 		},
 	}
 	cmd.Flags().StringVar(&html, "html", "", "write the report as a page to this file instead")
+	cmd.Flags().BoolVar(&strict, "strict", false, "the status says whether goals are missed, or rows INVALID")
 	return cmd
 }
 

@@ -17,6 +17,7 @@ type output struct {
 	table                     string // whose lines of the page are replaced
 	quiet                     bool
 	bare                      bool // the measurement prints its own table
+	strict                    bool // goals that are missed count
 }
 
 func (o *output) flags(cmd *cobra.Command) {
@@ -26,6 +27,7 @@ func (o *output) flags(cmd *cobra.Command) {
 	f.StringVar(&o.html, "html", "", "write the report as a page with plots to this file as well")
 	f.StringVar(&o.page, "page", "", "put the table into this Markdown page as well, between its <!-- "+o.table+" --> lines")
 	f.StringVar(&o.command, "command", "gradnic bench "+o.table, "what the report says made it")
+	f.BoolVar(&o.strict, "strict", false, "end with status 1 when a goal is missed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress, even on a terminal")
 }
 
@@ -51,14 +53,36 @@ func (o *output) measure(cmd *cobra.Command, run func(p place) (*benchreport.Rep
 		return fmt.Errorf("folder for the yardsticks: %w", err)
 	}
 	defer os.RemoveAll(p.dir)
+	stolen := benchreport.Stolen()
 	r, err := run(p)
 	if r == nil {
 		return err
 	}
+	r.Machine.Stolen = stolen()
 	if err != nil && r.Interrupted == "" {
 		r.Interrupted = err.Error()
 	}
-	return errors.Join(err, o.write(cmd, r))
+	if err := errors.Join(err, o.write(cmd, r)); err != nil {
+		return err
+	}
+	return verdict(cmd.ErrOrStderr(), r, o.strict)
+}
+
+// verdict says last what a report comes to: goals that were missed in a line, which with strict is an error, and INVALID rows as an
+// error, whose status is 3.
+func verdict(w io.Writer, r *benchreport.Report, strict bool) error {
+	v := r.Verdict()
+	missed, invalid := v.MissedLine(), v.InvalidLine()
+	if invalid == "" && missed != "" && strict {
+		return errors.New(missed)
+	}
+	if missed != "" {
+		fmt.Fprintln(w, missed)
+	}
+	if invalid != "" {
+		return &invalidError{invalid}
+	}
+	return nil
 }
 
 func (o *output) write(cmd *cobra.Command, r *benchreport.Report) error {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/spf13/cobra"
 
 	benchreport "gradnic/bench/report"
 )
@@ -84,6 +86,140 @@ func TestBenchReport(t *testing.T) {
 	}
 	if status, _, errOut := benchCLI(t, "bench", "report", "--html", page, a, b); status != exitUsage || !strings.Contains(errOut, "one report") {
 		t.Errorf("status %d: %s", status, errOut)
+	}
+}
+
+// What was measured is left before the status says what it comes to: 3 for INVALID rows, and for missed goals, with --strict, 1.
+func TestBenchVerdict(t *testing.T) {
+	dir := t.TempDir()
+	missed := benchreport.Row{Name: "reflect/64", Unit: "Mpps", Against: "c", Goal: 1.2}
+	invalid := benchreport.Row{Name: "link", Unit: "Mpps", Note: "INVALID: too fast"}
+	for _, tt := range []struct {
+		name            string
+		rows            []benchreport.Row
+		strict          bool
+		measured, shown int // exit status of measuring, and of bench report
+		line, other     string
+	}{
+		{"good", nil, true, exitOK, exitOK, "", ""},
+		{"missed", []benchreport.Row{missed}, false, exitOK, exitOK, "1 of 1 goals missed: reflect/64", ""},
+		{"strict", []benchreport.Row{missed}, true, exitFailed, exitFailed, "1 of 1 goals missed: reflect/64", ""},
+		{"invalid", []benchreport.Row{invalid}, false, exitInvalid, exitOK, "1 of 1 rows are INVALID: link", ""},
+		{"both", []benchreport.Row{missed, invalid}, true, exitInvalid, exitInvalid, "1 of 2 rows are INVALID: link", "1 of 1 goals missed"},
+	} {
+		path, page := filepath.Join(dir, tt.name+".json"), filepath.Join(dir, tt.name+".md")
+		if err := os.WriteFile(page, []byte("<!-- x -->\n<!-- /x -->\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var text, errText strings.Builder
+		cmd := &cobra.Command{Use: "x"}
+		cmd.SetOut(&text)
+		cmd.SetErr(&errText)
+		o := output{json: path, html: filepath.Join(dir, tt.name+".html"), page: page, table: "x", strict: tt.strict}
+		err := o.measure(cmd, func(place) (*benchreport.Report, error) {
+			r := benchreport.New("make x")
+			for _, row := range tt.rows {
+				values, against := []float64{1}, []float64(nil)
+				if row.Against != "" {
+					against = []float64{1}
+				}
+				r.Add(row, values, against)
+			}
+			return r, nil
+		})
+		status := exitOK
+		var inv *invalidError
+		if errors.As(err, &inv) {
+			status = exitInvalid
+		} else if err != nil {
+			status = exitFailed
+		}
+		said := errText.String()
+		if err != nil {
+			said += err.Error()
+		}
+		if status != tt.measured || !strings.Contains(said, tt.line) || !strings.Contains(said, tt.other) {
+			t.Errorf("%s: status %d, %q; want %d, %q", tt.name, status, said, tt.measured, tt.line)
+		}
+		if b, err := os.ReadFile(page); err != nil || !strings.Contains(string(b), "Made by `make x`") {
+			t.Errorf("%s: the page is not written: %q, %v", tt.name, b, err)
+		}
+		if _, err := os.Stat(o.html); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		args := []string{"bench", "report", path}
+		if tt.strict {
+			args = append(args, "--strict")
+		}
+		if status, _, errOut := benchCLI(t, args...); status != tt.shown || !strings.Contains(errOut, tt.line) || !strings.Contains(errOut, tt.other) {
+			t.Errorf("%s: bench report ends with %d, %q; want %d, %q", tt.name, status, errOut, tt.shown, tt.line)
+		}
+	}
+}
+
+// No sockets send a hundred million datagrams a second.
+func TestBenchGenInvalid(t *testing.T) {
+	status, out, errOut := benchCLI(t, "bench", "gen", "--kind", "udp", "--to", "127.0.0.1", "--rate", "100000000pps", "--for", "50ms")
+	if status != exitInvalid || !strings.Contains(errOut, "INVALID: the generator sent") || out == "" {
+		t.Errorf("status %d: %q, %q", status, out, errOut)
+	}
+}
+
+func TestBenchAgree(t *testing.T) {
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	write := func(dir, name, command string, v float64) string {
+		r := benchreport.New(command)
+		r.Title = name
+		r.Add(benchreport.Row{Name: "drop/64", Unit: "Mpps"}, []float64{v, v}, nil)
+		path := filepath.Join(dir, name+".json")
+		if err := r.WriteFile(path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for i, dir := range dirs {
+		write(dir, "near", "make near", 1+0.05*float64(i))
+		write(dir, "far", "make far", 1+float64(i))
+	}
+	write(dirs[1], "late", "make late", 1)
+	// The table of nccl-tests' form lies beside the reports.
+	if err := os.WriteFile(filepath.Join(dirs[0], "t.json"), []byte(`{"schema":1,"rows":[{"transport":"native","size":4}]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	page := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(page, []byte("<!-- agree -->\n<!-- /agree -->\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	status, out, errOut := benchCLI(t, "bench", "agree", dirs[0], dirs[1], "--page", page)
+	b, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| near (`make near`)", "| far (`make far`)", "| drop/64, Mpps | 1 | 2 | 100 % |", "late.json is in one of the folders only"} {
+		if !strings.Contains(out, want) || !strings.Contains(string(b), want) {
+			t.Errorf("no %q in\n%s\nor\n%s", want, out, b)
+		}
+	}
+	if status != exitOK || !strings.Contains(errOut, "1 of 2 figures differ by more than 10 %") || strings.Contains(out, "t.json") {
+		t.Errorf("status %d: %q, %q", status, errOut, out)
+	}
+	for _, tt := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{dirs[0], dirs[1], "--strict"}, exitFailed, "1 of 2 figures differ"},
+		{[]string{dirs[0], dirs[1], "--strict", "--tolerance", "100"}, exitOK, "0 of 2 figures differ by more than 100 %"},
+		{[]string{dirs[0], dirs[1], "--tolerance", "0"}, exitUsage, "--tolerance"},
+		{[]string{dirs[0], filepath.Join(dirs[1], "far.json")}, exitFailed, "two files or two folders"},
+		{[]string{filepath.Join(dirs[0], "near.json"), filepath.Join(dirs[1], "far.json")}, exitFailed, "not runs of the same measurement"},
+		{[]string{dirs[0], t.TempDir()}, exitFailed, "no report of the same name"},
+		{[]string{dirs[0], "nowhere"}, exitFailed, "no such file"},
+		{[]string{dirs[0]}, exitUsage, "accepts 2 arg"},
+	} {
+		if status, _, errOut := benchCLI(t, append([]string{"bench", "agree"}, tt.args...)...); status != tt.status || !strings.Contains(errOut, tt.want) {
+			t.Errorf("%q: status %d, %q; want %d, %q", tt.args, status, errOut, tt.status, tt.want)
+		}
 	}
 }
 

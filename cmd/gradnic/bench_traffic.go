@@ -42,7 +42,7 @@ func newBenchGenCmd() *cobra.Command {
 		Use:   "gen",
 		Short: "Generate frames at a rate: from inside the kernel, by AF_XDP from one or many queues, or by UDP sockets",
 		Long: `Sends SwitchML, native, ACCL or plain UDP frames out of an interface, and says what was sent. A run that sent less than
-99.9 % of what was asked, or took more than 1.01 times as long, is INVALID and ends with status 1. Each frame carries its
+99.9 % of what was asked, or took more than 1.01 times as long, is INVALID and ends with status 3. Each frame carries its
 number, its time and a checksum, by which "gradnic bench sink" finds what was lost, late, twice or damaged.
 
 Sizes are bytes without FCS, unless --fcs. Rates are max, or a number with pps, bit/s-L1 (with preamble, gap and FCS),
@@ -83,7 +83,7 @@ bit/s-L2 (frames with FCS) or % of the link. Needs root, but for --kind udp.`,
 			// What an interrupted run has sent is said as well.
 			err = errors.Join(err, output.print(cmd.OutOrStdout(), sent, sent.Write))
 			if err == nil && sent.Invalid != "" {
-				return errors.New(sent.Invalid)
+				return &invalidError{sent.Invalid}
 			}
 			return err
 		},

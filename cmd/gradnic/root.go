@@ -12,9 +12,10 @@ import (
 
 // Exit statuses of the process.
 const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitInvalid = 3
 )
 
 // verbs are the commands of the binary, in the order in which help shows them.
@@ -127,6 +128,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return exitUsage
 	}
 	fmt.Fprintln(errOut, line)
+	if errors.As(err, new(*invalidError)) {
+		return exitInvalid
+	}
 	return exitFailed
 }
 
@@ -153,6 +157,11 @@ func (e *usageError) Unwrap() error { return e.err }
 func usageErrorf(format string, args ...any) error {
 	return &usageError{err: fmt.Errorf(format, args...)}
 }
+
+// invalidError says that a measurement was made, and what it shows is not to be trusted: exit status 3.
+type invalidError struct{ what string }
+
+func (e *invalidError) Error() string { return e.what }
 
 // oneLine folds an error of several lines (errors.Join, YAML positions) into one.
 func oneLine(s string) string {
