@@ -66,7 +66,7 @@ func (l *lane) aggregate() {
 			count[cDuplicates]++
 		default:
 			count[cDrops+int(reasonOutcome)+int(o)]++
-			l.sawDrop(port, b.desc[i], b.tail(i), reasonOutcome+Reason(o))
+			l.sawFrameDrop(i, reasonOutcome+Reason(o))
 		}
 		if n := j.pool.Wrapped(); n != j.wrapped {
 			count[cWrapped] += n - j.wrapped

@@ -51,13 +51,13 @@ func (l *lane) runFunction(port int) {
 	for i := range b.port[:b.n] {
 		b.port[i] = uint16(port)
 	}
+	if l.cfg.Layouts != nil {
+		clear(b.via[:b.n])
+	}
 	switch p.function {
 	case Aggregate:
 		l.enter(stageParse, b.n)
-		if l.cfg.Layouts != nil {
-			l.enterLayouts()
-		}
-		l.parse()
+		l.parse(false)
 		if l.traced() {
 			l.oneByOne(-1)
 			break
@@ -107,9 +107,13 @@ func (l *lane) runFunction(port int) {
 }
 
 // parse looks at the headers of the whole batch and leaves in sel the messages that are for the aggregator; the
-// rest gets its verdict here.
-func (l *lane) parse() {
+// rest gets its verdict here. Frames that another lane has handed over are the rules' own, also where there are layouts.
+func (l *lane) parse(handed bool) {
 	b := &l.batch
+	layouts := l.cfg.Layouts != nil
+	if layouts && handed {
+		clear(b.via[:b.n])
+	}
 	nsel := 0
 	b.nnat = 0
 	mac, ip := l.cfg.MAC, l.cfg.IP
@@ -123,6 +127,9 @@ func (l *lane) parse() {
 				continue
 			}
 		}
+		if layouts && !handed && !l.enterLayout(i) {
+			continue
+		}
 		p := &b.pkt[i]
 		frame := l.frame(b.desc[i])
 		if b.desc[i].Options != 0 {
@@ -132,14 +139,15 @@ func (l *lane) parse() {
 				continue
 			}
 		}
-		f := inet.Parse(frame, p)
-		if f != inet.OK {
-			if f == inet.NotIPv4 && p.EtherType == inet.EtherTypeARP {
-				l.answerARP(i, frame)
-			} else {
-				l.drop(i, reasonInet+Reason(f))
+		if !layouts || b.via[i] == 0 {
+			if f := inet.Parse(frame, p); f != inet.OK {
+				if f == inet.NotIPv4 && p.EtherType == inet.EtherTypeARP {
+					l.answerARP(i, frame)
+				} else {
+					l.drop(i, reasonInet+Reason(f))
+				}
+				continue
 			}
-			continue
 		}
 		if p.DstIP != ip || p.Dst != mac {
 			l.drop(i, NotForUs)
@@ -222,7 +230,7 @@ func (l *lane) match() {
 func (l *lane) drop(i int, r Reason) {
 	b := &l.batch
 	l.counts[b.port[i]][cDrops+int(r)]++
-	l.sawDrop(int(b.port[i]), b.desc[i], b.tail(i), r)
+	l.sawFrameDrop(i, r)
 	l.freeFrame(i)
 }
 

@@ -14,6 +14,7 @@ type loopQueue struct {
 	descs  []Desc // of each chunk, received again and again
 	filled []uint64
 	done   []uint64
+	most   int // frames that are received at once; 0: as many as there are
 }
 
 type loopPort struct{ queue *loopQueue }
@@ -30,6 +31,9 @@ func (p *loopPort) open(e *environment) (*openPort, error) {
 // which the frames follow by address.
 func (q *loopQueue) Receive(out []Desc) int {
 	n := min(len(out), len(q.filled))
+	if q.most > 0 {
+		n = min(n, q.most)
+	}
 	for i, a := range q.filled[:n] {
 		out[i] = q.descs[a/2048]
 	}

@@ -44,6 +44,7 @@ func (l *lane) giveTo(owner, i int) {
 	b := &l.batch
 	p := &l.peers[owner]
 	tail := b.tail(i)
+	l.lowerLayout(i)
 	if p.nout+len(tail) >= len(p.out) {
 		l.flushHandoff(p)
 	}
@@ -157,7 +158,7 @@ func (l *lane) fromPeers() int {
 		}
 		l.clock.due--
 		l.enter(stageParse, b.n)
-		l.parse()
+		l.parse(true)
 		if l.traced() {
 			l.oneByOne(i)
 			l.at(stageHandOff)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"gradnic/aggregation/kernel"
 	"gradnic/multicast"
 	"gradnic/wire/inet"
 	"gradnic/wire/layout"
@@ -14,10 +13,11 @@ import (
 	"gradnic/xdp"
 )
 
-// A layout is a card's own header for the rules of switchml or native. Frames that come in by one are turned into frames
-// of the rules' protocol before they are parsed, and what leaves for a job that names it is turned back when it is queued
-// for transmit. Everything between (match, hand-off, slots, traces) knows the rules' own frames only. A NIC without
-// layouts pays a nil check a batch and one a transmitted frame.
+// A layout is a card's own header for the rules of switchml or native. Of frames that come in by one, the header is turned
+// into the rules' own where it lies, and the packet is filled in as if it had been parsed; what leaves for a job that names
+// the layout is turned back when it is queued for transmit. Everything between (match, slots, traces) knows the rules' own
+// messages only. The Ethernet, IPv4 and UDP headers before such a message are written when somebody reads them: another
+// lane, or a capture of what is dropped. A NIC without layouts pays a nil check a frame.
 
 // maxLayouts is the most layouts of a NIC.
 const maxLayouts = 16
@@ -99,49 +99,41 @@ func (n *NIC) layoutUDP() (udp []uint16) {
 // errLayoutPort is why a service cannot have a UDP port.
 var errLayoutPort = errors.New("it is a layout's")
 
-// enterLayouts turns the frames of layouts in the batch of one port into frames of their rules' protocol, and remembers by
-// which each came.
-func (l *lane) enterLayouts() {
+// enterLayout reads frame i of the batch by the layout that claims it, if one does, and remembers which. ok is false when
+// the frame was dropped.
+func (l *lane) enterLayout(i int) (ok bool) {
 	b := &l.batch
-	for _, d := range b.desc[:b.n] {
-		kernel.Prefetch(l.area[d.Addr : d.Addr+1]) // the line with the headers
+	d := &b.desc[i]
+	if d.Options != 0 { // frames of layouts fit into a chunk
+		return true
 	}
-	k := 0
-	for i := range b.n {
-		d := &b.desc[i]
-		via := uint8(0)
-		if d.Options == 0 { // frames of layouts fit into a chunk
-			var f layout.Fault
-			if via, f = l.enterLayout(d); f != layout.OK {
-				l.drop(i, reasonLayout+Reason(f))
-				continue
-			}
-		}
-		if k != i {
-			b.desc[k], b.tailAt[k], b.tailN[k] = *d, b.tailAt[i], b.tailN[i]
-		}
-		b.via[k] = via
-		k++
-	}
-	b.n = k
-}
-
-// enterLayout turns one frame, if it is a layout's. via is that layout's index plus one, 0 for none.
-func (l *lane) enterLayout(d *Desc) (via uint8, f layout.Fault) {
 	frame := l.frame(*d)
 	for k, x := range l.cfg.Layouts {
 		if !x.Claims(frame) {
 			continue
 		}
 		base := d.Addr &^ (l.chunk - 1)
-		at, n, f := x.Enter(l.area[base:base+l.chunk], int(d.Addr-base), int(d.Len), l.cfg.IP)
-		if f == layout.Foreign {
-			break // parse says what is wrong with it
+		at, n, f := x.Enter(l.area[base:base+l.chunk], int(d.Addr-base), int(d.Len), l.cfg.IP, &b.pkt[i])
+		switch f {
+		case layout.OK:
+			d.Addr, d.Len = base+uint64(at), uint32(n)
+			b.via[i] = uint8(k + 1)
+			return true
+		case layout.Foreign: // parse says what is wrong with it
+			return true
 		}
-		d.Addr, d.Len = base+uint64(at), uint32(n)
-		return uint8(k + 1), f
+		l.drop(i, reasonLayout+Reason(f))
+		return false
 	}
-	return 0, layout.OK
+	return true
+}
+
+// lowerLayout writes the headers below the message of frame i, if it came by a layout.
+func (l *lane) lowerLayout(i int) {
+	b := &l.batch
+	if l.cfg.Layouts != nil && b.via[i] != 0 {
+		layout.Lower(l.frame(b.desc[i]), &b.pkt[i])
+	}
 }
 
 // checkLayouts drops the messages of the batch that came in another form than their job's. Frames that another lane has
@@ -211,9 +203,7 @@ func (l *lane) replicateLayout(j *laneJob, t *layout.Template, fits bool, port i
 	}
 	values := l.values[:j.frameLen-switchml.ValuesOffset]
 	d := Desc{Addr: addr, Len: uint32(t.Len() + len(values))}
-	f := l.frame(d)
-	t.Put(f, mac, ip, udp)
-	copy(f[t.Len():], values)
+	t.Put(l.frame(d), mac, ip, udp, values)
 	l.counts[port][cReplicas]++
 	var w *laneWorker
 	if rank >= 0 {

@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -150,18 +149,6 @@ func TestLayoutRefusals(t *testing.T) {
 	}
 }
 
-// BenchmarkLayout is the lane's cost a received frame with SwitchML by hand, and by its layout file.
-func BenchmarkLayout(b *testing.B) {
-	for _, elements := range []int{64, 256} {
-		for _, x := range []struct {
-			what   string
-			layout *layout.Layout
-		}{{"hand-written", nil}, {"switchml", loadLayout(b, "switchml")}, {"other", otherHeader(b)}} {
-			b.Run(fmt.Sprintf("%s/%d", x.what, elements), func(b *testing.B) { layoutLane(b, elements, x.layout, b.N, b) })
-		}
-	}
-}
-
 // otherHeader is SwitchML's rules behind a longer header with the fields in another order and byte order.
 func otherHeader(t testing.TB) *layout.Layout {
 	t.Helper()
@@ -183,101 +170,4 @@ fields:
 		t.Fatal(err)
 	}
 	return l
-}
-
-// layoutLane receives n frames of 8 workers that reduce over unicast, and returns nanoseconds of CPU a frame. x is the
-// layout of the frames, nil for SwitchML by hand.
-func layoutLane(t testing.TB, elements int, x *layout.Layout, n int, b *testing.B) float64 {
-	const workers = 8
-	p := &loopPort{}
-	cfg := testConfig()
-	cfg.FramesPerQueue = MinFramesPerQueue
-	job := JobSpec{Name: "j", Workers: workers, Elements: elements, Members: members(workers, true)}
-	if x != nil {
-		cfg.Layouts, job.Layout = []*layout.Layout{x}, x.Name
-	}
-	nic, err := New(cfg, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nic.InstallJob(job); err != nil {
-		t.Fatal(err)
-	}
-	if err := nic.openAll(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	defer nic.closeAll()
-	l, q := nic.lanes[0], p.queue
-	q.descs = make([]Desc, l.chunks)
-	for i := range q.descs {
-		q.descs[i].Addr = uint64(i)*2048 + 256
-	}
-	var frames [][]byte
-	for set := range 2 {
-		for s := range 64 {
-			for r := range workers {
-				f := request(r, elements, s, set, 0, 1)
-				if x != nil {
-					buf := append(make([]byte, 100), f...)
-					at, m, ok := x.Leave(buf, 100, len(f))
-					if !ok {
-						t.Fatal("a request does not leave")
-					}
-					f = buf[at : at+m]
-					f[36], f[37] = byte(x.FirstPort>>8), byte(x.FirstPort)
-				}
-				frames = append(frames, f)
-			}
-		}
-	}
-	k := 0
-	if b != nil {
-		b.SetBytes(int64(len(frames[0])))
-		b.ReportAllocs()
-		b.ResetTimer()
-	}
-	before := cpuTime(t)
-	for done := 0; done < n; {
-		m := min(BatchSize, len(q.filled))
-		for _, a := range q.filled[:m] {
-			f := frames[k%len(frames)]
-			k++
-			d := &q.descs[a/2048]
-			d.Len = uint32(len(f))
-			copy(l.area[d.Addr:], f[:68])
-		}
-		if !l.round() {
-			t.Fatal("nothing received")
-		}
-		done += m
-	}
-	each := float64(cpuTime(t)-before) / float64(n)
-	if b != nil {
-		b.StopTimer()
-		b.ReportMetric(each, "cpu-ns/op")
-	}
-	if s := check(t, nic); s.Total.Dropped() != 0 || s.Total.Results == 0 {
-		t.Fatalf("%+v", s.Total)
-	}
-	return each
-}
-
-// A layout costs at most 1.3 times the path by hand (make bench-layout measures it); here, beside other tests, the best of
-// several interleaved runs must be within twice.
-func TestLayoutCost(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector's cost is not the lane's")
-	}
-	const frames, runs = 20000, 7
-	layouts := []*layout.Layout{nil, loadLayout(t, "switchml"), otherHeader(t)}
-	best := []float64{1e18, 1e18, 1e18}
-	for range runs {
-		for i, x := range layouts {
-			best[i] = min(best[i], layoutLane(t, 64, x, frames, nil))
-		}
-	}
-	t.Logf("%.0f ns a frame by hand, %.0f by SwitchML's layout, %.0f by another header: %.2f, %.2f", best[0], best[1], best[2], best[1]/best[0], best[2]/best[0])
-	if worst := max(best[1], best[2]); worst > 2*best[0] {
-		t.Errorf("%.0f ns a frame by a layout, %.0f ns by hand", worst, best[0])
-	}
 }

@@ -160,6 +160,14 @@ func (l *lane) sawDrop(port int, head Desc, tail []Desc, r Reason) {
 	}
 }
 
+// sawFrameDrop is sawDrop for frame i of the batch.
+func (l *lane) sawFrameDrop(i int, r Reason) {
+	if l.taps != nil {
+		l.lowerLayout(i)
+		l.taps.dropped(l, int(l.batch.port[i]), l.batch.desc[i], l.batch.tail(i), r)
+	}
+}
+
 func (t *taps) dropped(l *lane, port int, head Desc, tail []Desc, r Reason) {
 	if t.tracing != nil {
 		t.tracing.dropped(l, port, head, tail, r)

@@ -1,23 +1,67 @@
 package layout
 
 import (
+	"encoding/binary"
 	"math/bits"
 
 	"gradnic/wire/native"
 	"gradnic/wire/switchml"
 )
 
-// move takes one value from a header into the words of another.
+// move takes one value, which must be looked at, from a header into the words of another.
 type move struct {
-	end   int16 // of the 8 bytes that hold it, from the start of the card's header
-	from  uint8 // own word that holds it, for answers
-	down  uint8 // bits to the right of it there
+	window
 	to    place
 	how   way
 	width uint8
 	mask  uint64
 	limit uint64  // the largest value that the other header has
 	table []int16 // way table: the other header's value, -1 for none
+}
+
+// window is where a header has a value: in the 8 bytes that end at a byte of it, so many bits from the right. What lies
+// before a header is a frame's own, so that the bytes are always there.
+type window struct {
+	end  int16
+	down uint8
+}
+
+func windowOf(offset, bit, width int) window {
+	bytes := (bit + width + 7) / 8
+	return window{int16(offset + bytes), uint8(8*bytes - bit - width)}
+}
+
+// run takes bits that need no look: the window's bytes, turned to their place, and masked.
+type run struct {
+	end       int16
+	pre, turn uint8 // to the left, before and after the bytes are swapped
+	swap      bool
+	mask      uint64
+}
+
+// runs make a header: those of each of its words, one after the other.
+type runs struct {
+	all  []run
+	upTo [cardWords]uint8 // of a word, the end of its runs
+}
+
+// gather ORs the bits into words, from a header that starts 8 bytes behind src's start.
+func (r *runs) gather(words []uint64, src []byte) {
+	all, from := r.all, 0
+	for k := range words {
+		upTo := int(r.upTo[k&(cardWords-1)])
+		v := words[k]
+		for i := range all[from:upTo] {
+			x := &all[from+i]
+			b := binary.BigEndian.Uint64(src[x.end:])
+			if x.swap {
+				b = bits.ReverseBytes64(bits.RotateLeft64(b, int(x.pre)))
+			}
+			v |= bits.RotateLeft64(b, int(x.turn)) & x.mask
+		}
+		words[k] = v
+		from = upTo
+	}
 }
 
 // way is what is done to a value on its way.
@@ -66,11 +110,14 @@ type same struct {
 // compiled is what Enter and Leave use.
 type compiled struct {
 	in, out  []move
+	inRuns   runs
+	outRuns  runs
 	fixed    []same
 	start    [ownWords]uint64  // of own headers: what no field says
 	template [cardWords]uint64 // of answers: fixed values and replies
 	ownLen   int               // bytes of the own header
 	ownWords int
+	words    int // of the card's header
 	ownPort  uint16
 	count    bool  // native: no field says how many elements mean something
 	length   *move // where answers say their payload's length; nil: nowhere
@@ -83,7 +130,7 @@ func (l *Layout) compile() {
 	if l.Rules == SwitchML {
 		c.ownPort = switchml.PortBase
 	}
-	c.ownWords = (c.ownLen + 7) / 8
+	c.ownWords, c.words = (c.ownLen+7)/8, (l.Header+7)/8
 	l.swap = l.Payload.Little != (l.Rules == Native)
 	constant := func(offset, bit, width int, v uint64) {
 		p := placeOf(c.ownLen, offset, bit, width)
@@ -119,28 +166,60 @@ func (l *Layout) compile() {
 			continue
 		}
 		here := placeOf(c.ownLen, o.offset, o.bit, o.width)
-		m := move{end: int16(f.end), from: here.word, down: here.shift, width: uint8(f.Width)}
-		in := m
-		in.down = uint8(f.shift)
-		in.to, in.mask, in.limit, in.table, in.how = here, f.mask, f.limit, f.forward, f.way(f.mask > f.limit, f.forward)
-		c.in = append(c.in, in)
+		c.in = append(c.in, move{
+			window: windowOf(f.Offset, f.Bit, f.Width), to: here, width: uint8(f.Width),
+			mask: f.mask, limit: f.limit, table: f.forward, how: f.way(f.mask > f.limit, f.forward),
+		})
 		if reply == nil {
 			most := ^uint64(0) >> (64 - o.width)
-			m.to, m.mask, m.limit, m.table, m.how = there, most, f.mask, f.back, f.way(most > f.mask, f.back)
+			m := move{
+				window: windowOf(o.offset, o.bit, o.width), to: there, width: uint8(f.Width),
+				mask: most, limit: f.mask, table: f.back, how: f.way(most > f.mask, f.back),
+			}
 			if f.Meaning == Flags { // those that the card has bits for
 				m.mask, m.how = most&f.mask, plain
 			}
 			c.out = append(c.out, m)
 		}
 	}
-	c.in, c.out = merged(c.in, true), merged(c.out, false)
+	c.in, c.inRuns = split(merged(c.in))
+	c.out, c.outRuns = split(merged(c.out))
+}
+
+// split makes runs of the moves whose values fit in any case.
+func split(moves []move) (rest []move, r runs) {
+	var of [cardWords][]run
+	for _, m := range moves {
+		if m.how != plain && (m.how != swapped || m.mask > m.limit) {
+			rest = append(rest, m)
+			continue
+		}
+		x := run{end: m.end, turn: m.to.shift - m.down, mask: m.mask}
+		if x.swap = m.how == swapped; x.swap {
+			// The swapped value has the highest bits.
+			x.pre, x.turn, x.mask = -m.down, m.to.shift+m.width, bits.ReverseBytes64(m.mask)>>(64-m.width)
+		}
+		x.pre, x.turn = x.pre&63, x.turn&63
+		low, high := x, x
+		low.mask <<= m.to.shift
+		of[m.to.word] = append(of[m.to.word], low)
+		if m.to.over {
+			high.mask >>= 64 - m.to.shift
+			of[m.to.word+1] = append(of[m.to.word+1], high)
+		}
+	}
+	for k := range of {
+		r.all = append(r.all, of[k]...)
+		r.upTo[k] = uint8(len(r.all))
+	}
+	return rest, r
 }
 
 // merged joins moves of values that lie side by side in both headers.
-func merged(moves []move, in bool) (out []move) {
+func merged(moves []move) (out []move) {
 	for _, m := range moves {
 		if n := len(out); n > 0 && m.how == plain && out[n-1].how == plain {
-			if j, ok := out[n-1].join(&m, in); ok {
+			if j, ok := out[n-1].join(&m); ok {
 				out[n-1] = j
 				continue
 			}
@@ -151,19 +230,15 @@ func merged(moves []move, in bool) (out []move) {
 }
 
 // join is the move of both values when b follows a in both headers.
-func (a *move) join(b *move, in bool) (j move, ok bool) {
+func (a *move) join(b *move) (j move, ok bool) {
 	width := func(m *move) int { return bits.Len64(m.mask) }
 	total := width(a) + width(b)
 	bit := func(p place) int { return 64*int(p.word) + int(p.shift) }
 	if total > 64 || a.mask&(a.mask+1) != 0 || b.mask&(b.mask+1) != 0 || bit(b.to)+width(b) != bit(a.to) {
 		return j, false
 	}
-	if in {
-		// The window ends with the later value; the earlier one begins in the same 8 bytes.
-		if 8*(int(b.end)-int(a.end))+int(a.down)-int(b.down) != width(b) || int(b.down)+total > 64 {
-			return j, false
-		}
-	} else if a.from != b.from || int(b.down)+width(b) != int(a.down) {
+	// The window ends with the later value; the earlier one begins in the same 8 bytes.
+	if 8*(int(b.end)-int(a.end))+int(a.down)-int(b.down) != width(b) || int(b.down)+total > 64 {
 		return j, false
 	}
 	j = *b

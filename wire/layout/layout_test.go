@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"gradnic/internal/captures"
 	"gradnic/wire/inet"
 	"gradnic/wire/native"
@@ -47,7 +49,11 @@ func TestSwitchMLIsItself(t *testing.T) {
 			}
 			buf := append(make([]byte, 100), s.Frame...)
 			if s.Request {
-				at, n, f := l.Enter(buf, 100, len(s.Frame), captures.SwitchIP())
+				var q inet.Packet
+				at, n, f := l.Enter(buf, 100, len(s.Frame), captures.SwitchIP(), &q)
+				if diff := cmp.Diff(p, q); diff != "" {
+					t.Fatalf("%d: request %d parsed and entered: %s", elements, k, diff)
+				}
 				if f != OK || at != 100 || n != len(s.Frame) || !bytes.Equal(buf[at:at+n], s.Frame) {
 					t.Fatalf("%d: request %d: %v, %d bytes at %d\n%x\n%x", elements, k, f, n, at, buf[at:at+n], s.Frame)
 				}
@@ -71,13 +77,14 @@ func TestInhouse(t *testing.T) {
 	})
 	card = append(card, make([]byte, 60-len(card)+3)...) // padding
 	buf := append(make([]byte, 100), card...)
-	at, n, f := l.Enter(buf, 100, len(card), inet.Addr{10, 50, 0, 254})
+	var p, parsed inet.Packet
+	at, n, f := l.Enter(buf, 100, len(card), inet.Addr{10, 50, 0, 254}, &p)
 	if f != OK || n != native.FrameLen(8) {
 		t.Fatalf("%v %d", f, n)
 	}
-	var p inet.Packet
-	if x := inet.Parse(buf[at:at+n], &p); x != inet.OK {
-		t.Fatal(x)
+	Lower(buf[at:at+n], &p)
+	if x := inet.Parse(buf[at:at+n], &parsed); x != inet.OK || cmp.Diff(p, parsed) != "" {
+		t.Fatalf("%v %s", x, cmp.Diff(p, parsed))
 	}
 	v, x := native.Validate(p.Payload)
 	if x != native.OK {

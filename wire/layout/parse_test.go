@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -172,10 +173,18 @@ func FuzzFrames(f *testing.F) {
 			at, n := int(room), len(frame)
 			if l.Claims(frame) {
 				var f Fault
-				if at, n, f = l.Enter(inside, at, n, inet.Addr{}); f != OK && (at != int(room) || n != len(frame)) {
+				var p, parsed inet.Packet
+				if at, n, f = l.Enter(inside, at, n, inet.Addr{}, &p); f != OK && (at != int(room) || n != len(frame)) {
 					t.Fatalf("%v moved the frame", f)
 				}
 				check("enter", at, n)
+				if f == OK {
+					Lower(inside[at:at+n], &p)
+					check("lower", at, n)
+					if x := inet.Parse(inside[at:at+n], &parsed); x != inet.OK || !reflect.DeepEqual(p, parsed) {
+						t.Fatalf("%v: entered as %+v, parsed as %+v", x, p, parsed)
+					}
+				}
 			}
 			at, n, _ = l.Leave(inside, at, n)
 			check("leave", at, n)

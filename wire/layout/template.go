@@ -24,14 +24,14 @@ func (l *Layout) NewTemplate(r *switchml.Reply) (t Template, ok bool) {
 	if !ok || l.Rules != SwitchML {
 		return t, false
 	}
-	// The own header as Leave would read it.
-	w := [ownWords]uint64{
-		uint64(binary.BigEndian.Uint32(r.TSI[:]))<<32 | uint64(r.PoolIndex&^(1<<14))<<16 | uint64(uint8(r.E0))<<8 | uint64(uint8(r.E1)),
-		switchml.MessageType<<12 | uint64(code)<<8 | uint64(r.Job),
-	}
+	var own [8 + switchml.HeaderLen]byte // as Leave would read it
+	b := own[8:]
+	b[0], b[1], b[8], b[9] = switchml.MessageType<<4|byte(code), r.Job, byte(r.E0), byte(r.E1)
+	copy(b[2:6], r.TSI[:])
+	binary.BigEndian.PutUint16(b[6:], r.PoolIndex&^(1<<14))
 	rest := 4 * r.Elements
 	card := l.c.template
-	if !l.answer(&w, &card, rest) {
+	if !l.answer(own[:], &card, rest) {
 		return t, false
 	}
 	t.n, t.udp = l.base+l.Header, l.EtherType == 0
@@ -51,9 +51,15 @@ func (l *Layout) NewTemplate(r *switchml.Reply) (t Template, ok bool) {
 // Len is the length of the headers; 0 for the zero value.
 func (t *Template) Len() int { return t.n }
 
-// Put writes the headers for one worker. It panics if frame is shorter than they are.
-func (t *Template) Put(frame []byte, mac inet.MAC, ip inet.Addr, port uint16) {
-	copy(frame[:t.n], t.head[:t.n])
+// Put writes the frame for one worker, headers and values. It panics if frame is shorter than both.
+func (t *Template) Put(frame []byte, mac inet.MAC, ip inet.Addr, port uint16, values []byte) {
+	frame = frame[:t.n+len(values)]
+	if t.n <= 64 && len(frame) >= 64 { // one length for all, which is faster; the values come over what is behind the headers
+		*(*[64]byte)(frame) = [64]byte(t.head[:64])
+	} else {
+		copy(frame, t.head[:t.n])
+	}
+	copy(frame[t.n:], values)
 	*(*inet.MAC)(frame) = mac
 	if t.udp {
 		*(*inet.Addr)(frame[30:34]) = ip

@@ -36,9 +36,10 @@ func datagram(frame []byte) (n int, ok bool) {
 }
 
 // Enter turns the frame buf[at:at+n] of the card, which Claims, into one of the rules' own protocol to the NIC with this
-// address, and returns where that starts and how long it is. It needs up to 60 bytes of room before the frame. On a fault
-// the frame is as it was; Foreign is one whose IPv4 and UDP headers are not right. No checksum is made: nobody verifies it.
-func (l *Layout) Enter(buf []byte, at, n int, ip inet.Addr) (newAt, newLen int, f Fault) {
+// address, and returns where that starts and how long it is. p is what inet.Parse would say of that frame; its first
+// inet.PayloadOffset bytes are not written, which Lower does for those who need them. It needs up to 60 bytes of room before
+// the frame. On a fault the frame is as it was; Foreign is one whose IPv4 and UDP headers are not right.
+func (l *Layout) Enter(buf []byte, at, n int, ip inet.Addr, p *inet.Packet) (newAt, newLen int, f Fault) {
 	frame := buf[at : at+n]
 	c := &l.c
 	rest := n - l.base
@@ -62,21 +63,16 @@ func (l *Layout) Enter(buf []byte, at, n int, ip inet.Addr) (newAt, newLen int, 
 		}
 	}
 	w := c.start
+	src := frame[l.base-8:]
 	for i := range c.in {
 		m := &c.in[i]
-		end := l.base + int(m.end)
-		v := binary.BigEndian.Uint64(frame[end-8:end]) >> (m.down & 63) & m.mask
-		if m.how != plain {
-			var ok bool
-			if v, ok = m.own(v); !ok {
-				return at, n, BadValue
-			}
+		v, ok := m.own(m.load(src))
+		if !ok {
+			return at, n, BadValue
 		}
-		w[m.to.word&3] |= v << (m.to.shift & 63)
-		if m.to.over {
-			w[(m.to.word+1)&3] |= v >> ((64 - m.to.shift) & 63)
-		}
+		c.put(w[:], m.to, v)
 	}
+	c.inRuns.gather(w[:c.ownWords], src)
 	if rest, f = l.measure(frame, &w, rest); f != OK {
 		return at, n, f
 	}
@@ -86,29 +82,30 @@ func (l *Layout) Enter(buf []byte, at, n int, ip inet.Addr) (newAt, newLen int, 
 		return at, n, NoRoom
 	}
 	newLen = h + rest
+	end := start + rest
+	p.Dst, p.Src, p.EtherType = inet.MAC(frame), inet.MAC(frame[6:]), inet.EtherTypeIPv4
+	p.Proto, p.L3, p.L4, p.Payload = inet.ProtoUDP, inet.L3Offset, inet.L4Offset, buf[start-c.ownLen:end:end]
 	if l.EtherType == 0 {
-		port := binary.BigEndian.Uint16(frame[36:]) - l.FirstPort + c.ownPort
-		if newAt != at {
-			copy(buf[newAt:newAt+inet.PayloadOffset], frame)
-		}
-		lower := buf[newAt : newAt+inet.PayloadOffset]
-		binary.BigEndian.PutUint16(lower[36:], port)
-		if l.Header != c.ownLen || newLen != n {
-			binary.BigEndian.PutUint16(lower[16:], uint16(newLen-inet.L3Offset))
-			binary.BigEndian.PutUint16(lower[38:], uint16(newLen-inet.L4Offset))
-		}
+		p.TTL, p.SrcIP, p.DstIP = frame[22], inet.Addr(frame[26:]), inet.Addr(frame[30:])
+		p.SrcPort, p.DstPort = binary.BigEndian.Uint16(frame[34:]), binary.BigEndian.Uint16(frame[36:])-l.FirstPort+c.ownPort
 	} else {
-		dst, src := inet.MAC(frame[0:6]), inet.MAC(frame[6:12])
-		lower := buf[newAt : newAt+inet.PayloadOffset]
-		inet.PutEthernet(lower, dst, src, inet.EtherTypeIPv4)
-		inet.PutIPv4(lower[inet.L3Offset:], inet.IPv4{Proto: inet.ProtoUDP, Src: StationIP(src), Dst: ip, PayloadLen: newLen - inet.L4Offset})
-		inet.PutUDP(lower[inet.L4Offset:], inet.UDP{Src: c.ownPort, Dst: c.ownPort, PayloadLen: newLen - inet.PayloadOffset})
+		p.TTL, p.SrcIP, p.DstIP = 64, StationIP(p.Src), ip
+		p.SrcPort, p.DstPort = c.ownPort, c.ownPort
 	}
 	putWords(buf[:start], w[:], c.ownLen)
-	if l.swap {
-		l.swapValues(buf[start:start+rest], &w)
-	}
+	swap(buf[start:end], l.valueSize(p.Payload))
 	return newAt, newLen, OK
+}
+
+// Lower writes the Ethernet, IPv4 and UDP headers of a frame that has entered, from what Enter said of it.
+func Lower(frame []byte, p *inet.Packet) {
+	inet.PutEthernet(frame, p.Dst, p.Src, p.EtherType)
+	inet.PutIPv4(frame[inet.L3Offset:], inet.IPv4{TTL: p.TTL, Proto: p.Proto, Src: p.SrcIP, Dst: p.DstIP, PayloadLen: inet.UDPLen + len(p.Payload)})
+	inet.PutUDP(frame[inet.L4Offset:], inet.UDP{Src: p.SrcPort, Dst: p.DstPort, PayloadLen: len(p.Payload)})
+	if p.TTL == 0 { // PutIPv4's default is another
+		frame[22] = 0
+		inet.SetIPv4Checksum(frame[inet.L3Offset:])
+	}
 }
 
 // putWords writes n bytes of a header's words so that they end with b.
@@ -127,6 +124,11 @@ func putWords(b []byte, w []uint64, n int) {
 		b = b[:len(b)-1]
 		w[0] >>= 8
 	}
+}
+
+// load reads the value of a header that starts 8 bytes behind src's start.
+func (m *move) load(src []byte) uint64 {
+	return binary.BigEndian.Uint64(src[m.end:]) >> (m.down & 63) & m.mask
 }
 
 // own is a card's value in the rules' numbers.
@@ -178,16 +180,17 @@ func (l *Layout) measure(frame []byte, w *[ownWords]uint64, rest int) (int, Faul
 	return rest, OK
 }
 
-// swapValues turns the values of a message with this own header around.
-func (l *Layout) swapValues(b []byte, w *[ownWords]uint64) {
-	if l.Rules == SwitchML {
-		swap(b, 4)
-		return
+// valueSize is the bytes of the elements whose byte order differs in a message with this own header; 0 for none.
+func (l *Layout) valueSize(own []byte) int {
+	switch {
+	case !l.swap:
+		return 0
+	case l.Rules == SwitchML:
+		return 4
+	case own[3] != 0 || !carriesValues(native.Kind(own[0]&15)): // a codec, or a body
+		return 0
 	}
-	// Kind, type and codec are the first four bytes.
-	if kind, codec := native.Kind(w[3]>>56&15), uint8(w[3]>>32); codec == 0 && carriesValues(kind) {
-		swap(b, native.Type(w[3]>>40).Size())
-	}
+	return native.Type(own[2]).Size()
 }
 
 func carriesValues(k native.Kind) bool {
@@ -226,16 +229,15 @@ func (l *Layout) Leave(buf []byte, at, n int) (newAt, newLen int, ok bool) {
 		return at, n, false
 	}
 	start := at + h
-	var w [ownWords]uint64
-	for i := range w[:c.ownWords] {
-		w[i] = binary.BigEndian.Uint64(buf[start-8*i-8:])
-	}
-	if l.Rules == Native && w[3]>>60 != native.Version || l.Rules == SwitchML && w[1]>>12&15 != switchml.MessageType {
+	src := buf[start-c.ownLen-8:]
+	own := src[8:]
+	if l.Rules == Native && own[0]>>4 != native.Version || l.Rules == SwitchML && own[0]>>4 != switchml.MessageType {
 		return at, n, false
 	}
+	size := l.valueSize(own)
 	card := c.template // of its own: it is filled in
 	head, rest := l.base+l.Header, n-h
-	if !l.answer(&w, &card, rest) {
+	if !l.answer(src, &card, rest) {
 		return at, n, false
 	}
 	newAt, newLen = start-head, head+rest
@@ -263,29 +265,24 @@ func (l *Layout) Leave(buf []byte, at, n int) (newAt, newLen int, ok bool) {
 		}
 	}
 	putWords(buf[:start], card[:], l.Header)
-	if l.swap {
-		l.swapValues(buf[start:start+rest], &w)
-	}
+	swap(buf[start:start+rest], size)
 	return newAt, newLen, true
 }
 
-// answer fills a card's header in from an own one, with rest bytes of payload. It is false when a value does not fit.
-func (l *Layout) answer(w *[ownWords]uint64, card *[cardWords]uint64, rest int) bool {
+// answer fills a card's header in from an own one that starts 8 bytes behind src's start, with rest bytes of payload. It is
+// false when a value does not fit.
+func (l *Layout) answer(src []byte, card *[cardWords]uint64, rest int) bool {
 	c := &l.c
+	result := l.Rules == Native && native.Kind(src[8]&15) == native.Result
 	for i := range c.out {
 		m := &c.out[i]
-		v := w[m.from&3] >> (m.down & 63) & m.mask
-		if m.how != plain {
-			var ok bool
-			if v, ok = m.card(v, l.Rules == Native && native.Kind(w[3]>>56&15) == native.Result); !ok {
-				return false
-			}
+		v, ok := m.card(m.load(src), result)
+		if !ok {
+			return false
 		}
-		card[m.to.word%cardWords] |= v << (m.to.shift & 63)
-		if m.to.over {
-			card[(m.to.word+1)%cardWords] |= v >> ((64 - m.to.shift) & 63)
-		}
+		c.put(card[:], m.to, v)
 	}
+	c.outRuns.gather(card[:c.words], src)
 	if m := c.length; m != nil {
 		v, ok := m.card(uint64(rest), false)
 		if !ok {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"gradnic/wire/inet"
@@ -132,9 +133,14 @@ func TestRoundTrip(t *testing.T) {
 		}
 		buf = make([]byte, 4096)
 		copy(buf[200:], card)
-		back, m, f := l.Enter(buf, 200, len(card), nic.IP)
+		var p, parsed inet.Packet
+		back, m, f := l.Enter(buf, 200, len(card), nic.IP, &p)
 		if f != OK {
 			t.Fatalf("enter: %v", f)
+		}
+		Lower(buf[back:back+m], &p)
+		if x := inet.Parse(buf[back:back+m], &parsed); x != inet.OK || cmp.Diff(p, parsed) != "" {
+			t.Fatalf("%v: entered and parsed: %s", x, cmp.Diff(p, parsed))
 		}
 		got := bytes.Clone(buf[back : back+m])
 		if len(got) != len(own) {
@@ -170,9 +176,9 @@ func TestTemplate(t *testing.T) {
 		if !ok || !ok2 || x.Len()+len(values) != n {
 			t.Fatalf("%v %v, %d and %d bytes of %d", ok, ok2, x.Len(), len(values), n)
 		}
-		got := append(make([]byte, x.Len()), values...)
-		x.Put(got, r.Worker.MAC, r.Worker.IP, r.Worker.Port)
-		l.Order(got[x.Len():])
+		l.Order(values)
+		got := make([]byte, n)
+		x.Put(got, r.Worker.MAC, r.Worker.IP, r.Worker.Port, values)
 		if !bytes.Equal(got, buf[at:at+n]) {
 			t.Fatalf("\n%x\n%x", got, buf[at:at+n])
 		}
@@ -199,7 +205,7 @@ func TestEnterFaults(t *testing.T) {
 		f := tt.change(bytes.Clone(own))
 		buf := append(make([]byte, tt.at), f...)
 		before := bytes.Clone(buf)
-		if _, _, got := l.Enter(buf, tt.at, len(f), inet.Addr{}); got != tt.want || got != OK && !bytes.Equal(buf, before) {
+		if _, _, got := l.Enter(buf, tt.at, len(f), inet.Addr{}, new(inet.Packet)); got != tt.want || got != OK && !bytes.Equal(buf, before) {
 			t.Errorf("%v, want %v", got, tt.want)
 		}
 	}
@@ -208,7 +214,7 @@ func TestEnterFaults(t *testing.T) {
 	copy(card[12:], []byte{0x88, 0xb5, 0x6c, 0x61, 0x20, 0, 0, 0, 0, 1, 7, 0x10})
 	card[43] = 0xff
 	buf := bytes.Clone(card)
-	if _, _, got := x.Enter(buf, 0, len(buf), inet.Addr{}); got != NoRoom {
+	if _, _, got := x.Enter(buf, 0, len(buf), inet.Addr{}, new(inet.Packet)); got != NoRoom {
 		t.Errorf("%v, want %v", got, NoRoom)
 	}
 	for _, tt := range []struct {
@@ -218,7 +224,7 @@ func TestEnterFaults(t *testing.T) {
 	}{{21, 3, BadValue}, {16, 0x27, BadValue}, {23, 0xf0, BadValue}, {35, 200, BadLength}, {15, 0, BadFixed}} {
 		buf := append(make([]byte, 100), card...)
 		buf[100+tt.at] = tt.value
-		if _, _, got := x.Enter(buf, 100, len(card), inet.Addr{}); got != tt.want {
+		if _, _, got := x.Enter(buf, 100, len(card), inet.Addr{}, new(inet.Packet)); got != tt.want {
 			t.Errorf("byte %d: %v, want %v", tt.at, got, tt.want)
 		}
 	}
@@ -233,7 +239,8 @@ func BenchmarkEnter(b *testing.B) {
 	l := load(b, "switchml")
 	buf := make([]byte, 100+switchml.FrameLen(64))
 	switchml.PutRequest(buf[100:], switchml.Request{Switch: switchml.Endpoint{Port: switchml.PortBase}, Elements: 64})
+	var p inet.Packet
 	for b.Loop() {
-		l.Enter(buf, 100, len(buf)-100, inet.Addr{})
+		l.Enter(buf, 100, len(buf)-100, inet.Addr{}, &p)
 	}
 }
