@@ -130,7 +130,7 @@ func (r *Rig) unicast(ctx context.Context, o EngineOptions, argv []string, rep *
 		}
 		rep.Add(report.Row{
 			Name: fmt.Sprintf("aggregate-unicast/%d", a.size), Unit: "Mpps of results", Goal: goalUnicast,
-			Against: fmt.Sprintf("reflect/lane/%d", a.size), Bound: "one sk_buff a reply in copy-mode transmit",
+			Against: fmt.Sprintf("reflect/lane/%d", a.size), Bound: "one sk_buff a reply in copy-mode transmit", Load: report.LoadAverage(),
 		}, sums, returns)
 	}
 	return nil
@@ -166,7 +166,7 @@ func (r *Rig) multicast(ctx context.Context, o EngineOptions, lane, rings []stri
 		}
 		rep.Add(report.Row{
 			Name: fmt.Sprintf("aggregate-multicast/%d", a.size), Unit: "Mpps in", Goal: goalMulticast,
-			Against: fmt.Sprintf("the faster of drop/rings and drop/c at %d", a.size), Bound: "the sum of 256 elements beside the receive",
+			Against: fmt.Sprintf("the faster of drop/rings and drop/c at %d", a.size), Bound: "the sum of 256 elements beside the receive", Load: report.LoadAverage(),
 		}, in, drops)
 	}
 	return nil

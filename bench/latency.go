@@ -163,6 +163,7 @@ func (r *Rig) latency(ctx context.Context, o EngineOptions, lane []string, c str
 		rep.Add(report.Row{
 			Name: fmt.Sprintf("echo-%s/lane/%d", name, size), Unit: "us", Against: fmt.Sprintf("echo-%s/c/%d", name, size),
 			Goal: []float64{goalEchoP50, goalEchoP999}[i], Bound: "at most the goal; two system calls and two softirqs a round trip",
+			Load: report.LoadAverage(),
 		}, ours[i], theirs[i])
 	}
 	return nil

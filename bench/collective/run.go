@@ -145,7 +145,7 @@ func (o Options) measure(ctx context.Context, r *report.Report, c Case) error {
 		for k, sec := range ours[i].seconds {
 			allowed[k], rates[k] = c.Link.Allowance()/1e6, float64(size)/sec/1e6
 		}
-		row := report.Row{Name: name, Unit: "MB/s", Against: "what the link allows", Bound: ours[i].bound(), Note: note}
+		row := report.Row{Name: name, Unit: "MB/s", Against: "what the link allows", Bound: ours[i].bound(), Note: note, Load: report.LoadAverage()}
 		if note == "" && float64(size)/c.Link.Allowance() >= longRow {
 			row.Note = tooFast(rates, allowed)
 		}
@@ -177,7 +177,7 @@ func (o Options) measure(ctx context.Context, r *report.Report, c Case) error {
 			theirs[k] = t.Seconds()
 			fmt.Fprintf(o.Log, "gloo %s: %v\n", name, t.Round(time.Millisecond))
 		}
-		row := report.Row{Name: "time-of-gloo/" + name, Unit: "s", Against: "allreduce/" + name, Bound: "a ring sends 2(N-1)/N times the bytes", Note: note}
+		row := report.Row{Name: "time-of-gloo/" + name, Unit: "s", Against: "allreduce/" + name, Bound: "a ring sends 2(N-1)/N times the bytes", Note: note, Load: report.LoadAverage()}
 		if size == 16*mib {
 			row.Goal = overGloo
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -278,6 +279,9 @@ func (r *TableRow) write(w io.Writer, ranks int) error {
 func (t *Table) WriteFile(path string) error {
 	b, err := json.MarshalIndent(t, "", "  ")
 	if err != nil {
+		return fmt.Errorf("all-reduce: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("all-reduce: %w", err)
 	}
 	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {

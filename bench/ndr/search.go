@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -57,7 +58,7 @@ type Result struct {
 	Goal  float64 `json:"loss_goal"`
 	Lower float64 `json:"lower_pps"` // the highest rate that kept the goal; 0: not even Min did
 	Upper float64 `json:"upper_pps"` // the lowest rate above that did not; 0: Max kept it
-	// Verdict is "" when the figure is the device's; else "tester-bound: ..." or what else there is to say.
+	// Verdict is "" when the figure is the device's; else "tester-bound: ...", "INVALID: ..." or what else there is to say.
 	Verdict string `json:"verdict,omitempty"`
 }
 
@@ -199,7 +200,7 @@ func (s *search) seek(ctx context.Context, goal, from float64) (r Result, err er
 	done := func() Result {
 		r.Lower, r.Upper = low, high
 		if invalid != "" {
-			r.Verdict = "tester-bound: " + invalid
+			r.Verdict = testerBound + invalid
 		}
 		return r
 	}
@@ -244,7 +245,7 @@ func (s *search) seek(ctx context.Context, goal, from float64) (r Result, err er
 				r.Lower, r.Upper = 0, low
 				r.Verdict = "not kept at the lowest rate that was to be tried"
 				if invalid != "" {
-					r.Verdict = "tester-bound: " + invalid
+					r.Verdict = invalid // nothing is known of the device
 				}
 				return r, nil
 			}
@@ -274,15 +275,23 @@ func (s *search) seek(ctx context.Context, goal, from float64) (r Result, err er
 // spare is how much faster than the device the tester alone must be.
 const spare = 1.1
 
+const testerBound = "tester-bound: "
+
 // AgainstTester compares a device's result with the same search without a device: when the tester alone is not a tenth
-// faster, the figure is the tester's.
+// faster, the figure is the tester's. When it is, and yet the generator failed at the upper bound, the machine was busy with something
+// else: the figure is neither's.
 func (r *Result) AgainstTester(null []Result) {
+	failed, isFailed := strings.CutPrefix(r.Verdict, testerBound+"INVALID: ")
 	for _, n := range null {
-		if n.Goal != r.Goal || r.Verdict != "" {
-			continue
-		}
-		if n.Lower < spare*r.Lower {
-			r.Verdict = fmt.Sprintf("tester-bound: without a device the tester reaches %.3f Mpps, less than %.1f times as much", n.Lower/1e6, spare)
+		switch {
+		case n.Goal != r.Goal:
+		case r.Verdict == "" && n.Lower < spare*r.Lower:
+			r.Verdict = fmt.Sprintf(testerBound+"without a device the tester reaches %.3f Mpps, less than %.1f times as much", n.Lower/1e6, spare)
+		case isFailed && n.Lower >= spare*r.Upper:
+			r.Verdict = fmt.Sprintf("INVALID: at %.3f Mpps, which the tester alone reaches, %s", r.Upper/1e6, failed)
 		}
 	}
 }
+
+// Invalid tells whether the machine was too busy for the search to say anything.
+func (r *Result) Invalid() bool { return strings.HasPrefix(r.Verdict, "INVALID") }

@@ -75,7 +75,7 @@ func TestVerdicts(t *testing.T) {
 		{"a slow tester", device{5e6, 1e6}, Options{Goals: []float64{0}}, "tester-bound: INVALID", 1e6},
 		{"a fast device", device{1e9, 1e9}, Options{Goals: []float64{0}, Max: 1e6}, "at least", 1e6},
 		{"a dead device", device{0, 1e9}, Options{Goals: []float64{0}}, "not kept", 0},
-		{"a dead tester", device{1e9, 0}, Options{Goals: []float64{0}}, "tester-bound", 0},
+		{"a dead tester", device{1e9, 0}, Options{Goals: []float64{0}}, "INVALID", 0},
 	} {
 		out, err := Search(t.Context(), tt.o, tt.d.trial)
 		if err != nil {
@@ -88,14 +88,20 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestAgainstTester(t *testing.T) {
+	const failed = "tester-bound: INVALID: the generator took 11ms for 10ms"
 	for _, tt := range []struct {
-		null  float64
-		bound bool
-	}{{1.05e6, true}, {1.2e6, false}} {
-		r := Result{Goal: 0.005, Lower: 1e6}
+		null          float64
+		verdict, want string
+	}{
+		{1.05e6, "", "tester-bound: without a device"}, {1.2e6, "", ""},
+		// Its upper bound is 1.02 Mpps: a tester that reaches 4 was disturbed, one that reaches 1.1 may have come to its end.
+		{4e6, failed, "INVALID: at 1.020 Mpps, which the tester alone reaches, the generator took 11ms for 10ms"}, {1.1e6, failed, failed},
+		{4e6, "not kept", "not kept"},
+	} {
+		r := Result{Goal: 0.005, Lower: 1e6, Upper: 1.02e6, Verdict: tt.verdict}
 		r.AgainstTester([]Result{{Goal: 0, Lower: 1}, {Goal: 0.005, Lower: tt.null}})
-		if got := strings.HasPrefix(r.Verdict, "tester-bound"); got != tt.bound {
-			t.Errorf("the tester alone reaches %v: %q", tt.null, r.Verdict)
+		if !strings.HasPrefix(r.Verdict, tt.want) || tt.want == "" && r.Verdict != "" || r.Invalid() != strings.HasPrefix(tt.want, "INVALID") {
+			t.Errorf("the tester alone reaches %v: %q, want %q", tt.null, r.Verdict, tt.want)
 		}
 	}
 }

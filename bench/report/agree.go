@@ -80,7 +80,7 @@ func Agree(first, second *Report, tolerance float64) (*Agreement, error) {
 			Name: k.name, Unit: k.unit, Medians: [2]float64{x.median, y.median}, Rounds: [2]float64{within(x.rounds), within(y.rounds)},
 			N: [2]int{len(x.rounds), len(y.rounds)}, Loads: [2]float64{x.load, y.load}, P: MannWhitney(x.rounds, y.rounds), Apart: apart(x.median, y.median),
 		}
-		f.Beyond = f.Apart < 0 || f.Apart > tolerance+1e-9 || strings.Contains(x.note+y.note, "INVALID")
+		f.Beyond = f.Apart < 0 || f.Apart > tolerance+1e-9 || isInvalid(x.note) || isInvalid(y.note)
 		if f.Beyond {
 			f.Why = strings.Join(notes(x.note, y.note), "; ")
 		}

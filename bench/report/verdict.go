@@ -6,8 +6,13 @@ import (
 	"strings"
 )
 
-// Invalid tells whether the row's figure is not to be trusted: its note says INVALID.
-func (r *Row) Invalid() bool { return strings.Contains(r.Note, "INVALID") }
+// Invalid tells whether the row's figure is not to be trusted: its note, or a part of it, begins with INVALID. A figure that is
+// bound by a tester whose trials were INVALID is one: the device is at least as fast.
+func (r *Row) Invalid() bool { return isInvalid(r.Note) }
+
+func isInvalid(note string) bool {
+	return strings.HasPrefix(note, "INVALID") || strings.Contains(note, "; INVALID")
+}
 
 // Missed tells whether the row has a goal that its ratio does not reach. A ratio equal to the goal reaches it. Of an INVALID row
 // nothing is known.

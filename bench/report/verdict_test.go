@@ -17,9 +17,9 @@ func TestVerdict(t *testing.T) {
 		{Name: "twice", Against: "d", Goal: 1.2, Ratio: 1.3},
 		{Name: "time", Goal: 1.1, Ratio: 1.09, Bound: "at most the goal; and more"},
 		{Name: "late", Goal: 1.1, Ratio: 1.11, Bound: "at most the goal; and more"},
-		{Name: "unknown", Goal: 1, Ratio: 5, Note: "tester-bound: x; INVALID: the generator sent 3 of 4"},
+		{Name: "unknown", Goal: 1, Ratio: 5, Note: "no ratio; INVALID: the generator sent 3 of 4"},
 		{Name: "nothing", Goal: 1, Ratio: math.NaN()},
-		{Name: "bound", Ratio: 1, Note: "tester-bound: the device may be faster"},
+		{Name: "bound", Ratio: 1, Note: "tester-bound: INVALID: the generator sent 3 of 4"},
 	}
 	want := Verdict{Rows: 9, Goals: 7, Missed: []string{"twice against c", "late", "nothing"}, Invalid: []string{"unknown"}}
 	v := r.Verdict()
