@@ -40,7 +40,7 @@ func TestNativeDeadlineUnasked(t *testing.T) {
 					t.Fatalf("%v, %d lanes: rank %d is told of %v", wait, lanes, w.rank, native.Bits(b.Ranks, 3))
 				}
 			}
-			if took := time.Since(start); took < deadline || took > 10*deadline {
+			if took := time.Since(start); took < deadline || took > 30*deadline {
 				t.Errorf("%v, %d lanes: aborted after %v", wait, lanes, took)
 			}
 			if st, _ := n.Job("j"); st.Use.InUse != 0 || st.State.State != "aborted" {
