@@ -15,6 +15,7 @@ type cells interface {
 	put(i int, out []byte) int          // encode
 	divide(i, n int)                    // make a mean of a sum
 	nans(i int) int                     // elements that are NaN
+	zero(i int)                         // start version i with zeros
 }
 
 // newCells makes the values of n versions.
@@ -87,6 +88,8 @@ func (p *plain[A]) fold(i int, src []byte) int         { return p.ops.Fold(p.of(
 func (p *plain[A]) foldPut(i int, out, src []byte) int { return p.ops.FoldPut(out, p.of(i), src) }
 func (p *plain[A]) put(i int, out []byte) int          { return p.ops.Put(out, p.of(i)) }
 func (p *plain[A]) divide(i, n int)                    { p.ops.Divide(p.of(i), n) }
+
+func (p *plain[A]) zero(i int) { clear(p.of(i)) }
 
 func (p *plain[A]) nans(i int) (n int) {
 	for _, v := range p.of(i) {

@@ -176,6 +176,11 @@ func (c *coded) unheld(b []byte) (n int) {
 	return n
 }
 
+func (c *coded) zero(i int) {
+	c.lengths[i], c.bad = 0, -1
+	clear(c.of(i))
+}
+
 func (c *coded) nans(i int) int {
 	if c.bad >= 0 {
 		return c.bad

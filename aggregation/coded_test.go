@@ -250,7 +250,7 @@ func TestCodedBytesAndAllocations(t *testing.T) {
 			s := Spec{Rule: Rounds, Type: Float32, Workers: 3, Slots: 4, Elements: 300, Order: order, Codec: codecOf(t, name), Result: codecOf(t, name)}
 			p := mustPool(t, s)
 			c := p.coded
-			got := int64(len(p.versions)*versionBytes+len(p.seen)*8+4*(len(c.values)+len(c.decoded)+len(c.spare)+len(c.lengths)+len(p.keptLens))+len(p.kept)+len(p.scratch)+2*lineBytes) + codec.StateBytes(s.Codec, 300, false)
+			got := int64(len(p.versions)*versionBytes+(len(p.seen)+len(p.quiet))*8+4*(len(c.values)+len(c.decoded)+len(c.spare)+len(c.lengths)+len(p.keptLens))+len(p.kept)+len(p.scratch)+2*lineBytes) + codec.StateBytes(s.Codec, 300, false)
 			if got != s.Bytes() {
 				t.Errorf("%s takes %d bytes, Bytes says %d", name, got, s.Bytes())
 			}

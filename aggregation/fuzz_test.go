@@ -84,7 +84,7 @@ func FuzzContribute(f *testing.F) {
 			case b[3] == 0x7f:
 				want = InvalidLength
 			case spec.Rule == Rounds:
-				want = ro[slot].step(c.Worker, r, c.Exponents[0], vals)
+				want = ro[slot].step(c.Worker, r, c.Exponents[0], vals, false)
 				if x := ro[slot].rounds[r]; x != nil {
 					result, flags = x.result, x.flags
 				}

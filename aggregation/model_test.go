@@ -73,8 +73,9 @@ type roundSlot struct {
 }
 
 type round struct {
-	arrived []int // ranks
-	sent    map[int][]byte
+	arrived []int          // ranks
+	sent    map[int][]byte // empty: without values
+	quiet   []bool         // as arrived
 	exp     int8
 	done    bool
 	result  []byte
@@ -85,7 +86,7 @@ func newRoundSlot(s Spec, counters *Counters) *roundSlot {
 	return &roundSlot{spec: s, counters: counters, rounds: map[uint32]*round{}}
 }
 
-func (m *roundSlot) step(w int, r uint32, exp int8, vals []byte) Outcome {
+func (m *roundSlot) step(w int, r uint32, exp int8, vals []byte, quiet bool) Outcome {
 	if m.floor != nil && m.started < 2 && int32(r-*m.floor) <= 0 {
 		return Aborted
 	}
@@ -110,6 +111,7 @@ func (m *roundSlot) step(w int, r uint32, exp int8, vals []byte) Outcome {
 	x.arrived = append(x.arrived, w)
 	x.sent[w] = vals
 	x.exp = max(x.exp, exp)
+	x.quiet = append(x.quiet, quiet)
 	if len(x.sent) == m.spec.Workers {
 		x.complete(m.spec, m.counters)
 		return Completed
@@ -127,7 +129,9 @@ func (x *round) complete(s Spec, counters *Counters) {
 	}
 	gather := func(order []int) (all [][]byte) {
 		for _, w := range order {
-			all = append(all, x.sent[w])
+			if len(x.sent[w]) > 0 { // it brought values
+				all = append(all, x.sent[w])
+			}
 		}
 		return all
 	}
@@ -137,6 +141,11 @@ func (x *round) complete(s Spec, counters *Counters) {
 		counters.Partial++
 	}
 	x.done = true
+	if len(gather(order)) == 0 {
+		x.result, _ = result(s, &Counters{}, make([]byte, s.WireBytes()))
+		x.flags = partial
+		return
+	}
 	if s.Order == Ranked && s.kept() == 0 {
 		x.result, _ = result(s, &Counters{}, gather(order)...)
 		_, x.flags = resultOf(s, counters, partial != 0, gather(x.arrived)...)

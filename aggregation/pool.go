@@ -24,6 +24,12 @@ type Contribution struct {
 
 	Exponents [2]int8 // the first Spec.Exponents of them count
 	Values    []byte  // as on the wire, Spec.WireBytes long; with a codec a message of it, perhaps shorter
+
+	// None says that the worker takes part without values, by rule Rounds: they change nothing in the result, and are not
+	// counted in a mean. Values is empty then. The result of a round to which nobody brought values is zeros.
+	None bool
+	// Quiet says that the worker has no use for the values of the result, by rule Rounds. The pool only notes it.
+	Quiet bool
 }
 
 // Outcome is what became of a contribution and what its caller has to do.
@@ -42,7 +48,7 @@ const (
 	InvalidSlot   // Slot is out of range
 	InvalidSet    // Set is not 0 or 1
 	InvalidWorker // Worker is out of range
-	InvalidLength // Values is not Spec.WireBytes long
+	InvalidLength // Values is not Spec.WireBytes long, or not empty with None
 	InvalidValues // Values is no message of Spec.Codec
 
 	// NumOutcomes is the number of values, for counters indexed by Outcome.
@@ -63,7 +69,9 @@ type version struct {
 	phase   Phase  // Rounds only; SwitchML derives it
 	aborted bool   // Rounds only: Idle because of Abort
 	flags   Flags
+	quiet   bool   // Rounds only: some bit of the version's quiet bitmap is set
 	next    uint16 // Ranked: all ranks below it are folded, or will never come
+	valued  uint16 // Rounds only: contributions that were folded, which are those with values
 	exps    [2]int8
 }
 
@@ -81,11 +89,12 @@ type Pool struct {
 
 	versions []version    // [slot*Versions+set]
 	seen     []uint64     // [(slot*Versions+set)*nwords + word]
+	quiet    []uint64     // as seen, by rule Rounds: workers whose contribution was Quiet
 	cells    cells        // the values of version slot*Versions+set
 	coded    *coded       // cells, if they are that
 	int32s   plain[int32] // a copy of cells, if they are that, else zero: the most frequent ones are called directly
 	kept     []byte       // [((slot*Versions+set)*nkept + rank-1)*keptStride + byte], on a cache line
-	keptLens []int32      // with a codec, by kept contribution: its bytes
+	keptLens []int32      // by kept contribution: its bytes, 0 when it has no values
 	stride   int          // bytes from one kept contribution to the next
 	scratch  []byte       // a result that nobody asked for
 
@@ -122,7 +131,10 @@ func NewPool(spec Spec) (*Pool, error) {
 	}
 	if c, ok := values.(*coded); ok {
 		p.coded = c
-		p.keptLens = make([]int32, n*p.nkept)
+	}
+	p.keptLens = make([]int32, n*p.nkept)
+	if spec.Rule == Rounds {
+		p.quiet = make([]uint64, len(p.seen))
 	}
 	p.kept = aligned[byte](n * p.nkept * p.stride)
 	return p, nil
@@ -152,6 +164,7 @@ func (p *Pool) Spec() Spec { return p.spec }
 func (p *Pool) Reset() {
 	clear(p.versions)
 	clear(p.seen)
+	clear(p.quiet)
 	if p.coded != nil {
 		clear(p.coded.lengths)
 	}
@@ -175,8 +188,8 @@ func (p *Pool) Contribute(c *Contribution, now int64, out []byte) Outcome {
 	if uint(c.Worker) >= uint(p.spec.Workers) {
 		return InvalidWorker
 	}
-	if len(c.Values) != p.wire || p.coded != nil {
-		if o := p.admit(c.Values); o != Added {
+	if len(c.Values) != p.wire || p.coded != nil || c.None {
+		if o := p.admit(c); o != Added {
 			return o
 		}
 	}
@@ -193,8 +206,14 @@ func (p *Pool) Contribute(c *Contribution, now int64, out []byte) Outcome {
 }
 
 // admit judges values that have not the one length that there is, or that a codec compressed.
-func (p *Pool) admit(values []byte) Outcome {
+func (p *Pool) admit(c *Contribution) Outcome {
+	values := c.Values
 	switch {
+	case c.None && p.spec.Rule == Rounds:
+		if len(values) > 0 {
+			return InvalidLength
+		}
+		return Added
 	case p.coded == nil || len(values) == 0 || len(values) > p.wire:
 		return InvalidLength
 	case !p.coded.check(values):
@@ -213,6 +232,8 @@ func (p *Pool) at(slot, set int) int {
 }
 
 func (p *Pool) bitmap(i int) []uint64 { return p.seen[i*p.nwords : (i+1)*p.nwords] }
+
+func (p *Pool) quietBitmap(i int) []uint64 { return p.quiet[i*p.nwords : (i+1)*p.nwords] }
 
 func anyBit(words []uint64) bool {
 	for _, w := range words {

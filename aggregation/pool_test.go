@@ -287,7 +287,7 @@ func TestBytes(t *testing.T) {
 		case *blocks:
 			values = 4*len(c.values) + 4*len(c.decoded)
 		}
-		got := int64(len(p.versions)*versionBytes + len(p.seen)*8 + values + len(p.kept) + len(p.scratch) + 2*lineBytes)
+		got := int64(len(p.versions)*versionBytes + (len(p.seen)+len(p.quiet))*8 + values + 4*len(p.keptLens) + len(p.kept) + len(p.scratch) + 2*lineBytes)
 		if got != s.Bytes() {
 			t.Errorf("%+v takes %d bytes, Bytes says %d", s, got, s.Bytes())
 		}

@@ -135,9 +135,12 @@ func TestRoundsEqualsModel(t *testing.T) {
 				w = turns[slot] % n
 				turns[slot]++
 			}
-			vals := wireValues(spec, slot, w, uint32(k))
-			want := m.step(w, r, exp, vals)
-			got := p.Contribute(&Contribution{Slot: slot, Worker: w, Round: r, Exponents: [2]int8{exp}, Values: vals}, 0, out)
+			vals, none, quiet := wireValues(spec, slot, w, uint32(k)), op>>16&3 == 3, op>>20&7 > 4
+			if none {
+				vals = []byte{}
+			}
+			want := m.step(w, r, exp, vals, quiet)
+			got := p.Contribute(&Contribution{Slot: slot, Worker: w, Round: r, Exponents: [2]int8{exp}, Values: vals, None: none, Quiet: quiet}, 0, out)
 			if got != want {
 				t.Fatalf("packet %d of worker %d for slot %d round %d (at %d): %v, want %v", k, w, slot, r, m.top, got, want)
 			}
@@ -147,6 +150,12 @@ func TestRoundsEqualsModel(t *testing.T) {
 				}
 				if s := p.State(slot, int(r&1)); s.Phase != Complete || s.Round != r || s.Count != len(x.sent) || s.Flags != x.flags {
 					t.Fatalf("%+v packet %d: %+v, want flags %v", spec, k, s, x.flags)
+				}
+				bits := p.Quiet(slot, int(r&1))
+				for i, w := range x.arrived {
+					if got := bits != nil && bits[w>>6]>>(w&63)&1 == 1; got != x.quiet[i] {
+						t.Fatalf("packet %d: worker %d is quiet: %v", k, w, got)
+					}
 				}
 			}
 			collecting := 0

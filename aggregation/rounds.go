@@ -23,7 +23,12 @@ func (p *Pool) contributeRounds(c *Contribution, now int64, out []byte) Outcome 
 		v.next = 0
 		v.flags = 0
 		v.started = now
+		v.valued = 0
 		clear(p.bitmap(i))
+		if v.quiet {
+			v.quiet = false
+			clear(p.quietBitmap(i))
+		}
 		p.collecting++
 	}
 
@@ -38,21 +43,24 @@ func (p *Pool) contributeRounds(c *Contribution, now int64, out []byte) Outcome 
 		return Duplicate
 	}
 	seen[word] |= bit
-	first := v.count == 0
-	v.count++
-	last := int(v.count) == p.spec.Workers
-	if first {
+	if c.Quiet {
+		v.quiet = true
+		p.quietBitmap(i)[word] |= bit
+	}
+	if v.count == 0 {
 		p.setExponents(v, c.Exponents)
 	} else {
 		p.maxExponents(v, c.Exponents)
 	}
+	v.count++
+	last := int(v.count) == p.spec.Workers
 	switch {
 	case p.nkept > 0:
 		p.take(i, c, out)
 	case last:
-		p.foldLast(i, c.Values, first, p.spec.Workers, out)
-	default:
-		p.fold(i, c.Values, first)
+		p.bringLast(i, c.Values, c.None, out)
+	case !c.None:
+		p.bring(i, c.Values)
 	}
 	if !last {
 		return Added
@@ -119,7 +127,7 @@ func (p *Pool) CompletePartial(slot, set int, out []byte) bool {
 	}
 	v := &p.versions[i]
 	p.takeRest(i)
-	p.finish(i, int(v.count), 0, out)
+	p.finishValued(i, out)
 	v.flags |= FlagPartial
 	p.counters.Partial++
 	v.phase = Complete
@@ -141,6 +149,10 @@ func (p *Pool) Abort(slot int) {
 			p.collecting--
 		}
 		clear(p.bitmap(i))
+		if v.quiet {
+			v.quiet = false
+			clear(p.quietBitmap(i))
+		}
 		if held {
 			*v = version{round: floor, aborted: p.spec.Rule == Rounds}
 		}

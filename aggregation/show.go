@@ -66,7 +66,7 @@ func (p *Pool) Flags(slot, set int) Flags { return p.versions[p.at(slot, set)].f
 func (p *Pool) Result(slot, set int, out []byte) {
 	i := p.at(slot, set)
 	out = out[:p.result]
-	if p.phase(i) == Idle || p.nkept > 0 && p.versions[i].next == 0 {
+	if phase := p.phase(i); phase == Idle || p.spec.Rule == Rounds && phase == Collecting && p.versions[i].valued == 0 {
 		clear(out)
 		return
 	}
@@ -85,6 +85,14 @@ func (p *Pool) ResultLen(slot, set int) int {
 // Seen is the bitmap of ranks, 64 a word, lowest first. It aliases the pool's
 // memory and must not be changed.
 func (p *Pool) Seen(slot, set int) []uint64 { return p.bitmap(p.at(slot, set)) }
+
+// Quiet is the bitmap of ranks that have no use for the values of a version's result, as Seen; nil when there are none.
+func (p *Pool) Quiet(slot, set int) []uint64 {
+	if i := p.at(slot, set); p.versions[i].quiet {
+		return p.quietBitmap(i)
+	}
+	return nil
+}
 
 // Missing appends to dst the ranks whose bit is not set.
 func (p *Pool) Missing(dst []int, slot, set int) []int {

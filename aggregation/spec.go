@@ -181,9 +181,12 @@ func (s Spec) Bytes() int64 {
 		return 0
 	}
 	versions := int64(s.Slots) * Versions
-	perVersion := int64(s.stride()*s.slotSize()) + versionBytes + int64(s.words())*8 + int64(s.kept())*int64(s.keptStride())
+	perVersion := int64(s.stride()*s.slotSize()) + versionBytes + int64(s.words())*8 + int64(s.kept())*int64(s.keptStride()+4)
 	if s.HasCodec() {
-		perVersion += 4 + 4*int64(s.kept())
+		perVersion += 4
+	}
+	if s.Rule == Rounds {
+		perVersion += int64(s.words()) * 8
 	}
 	return versions*perVersion + int64(s.scratchBytes()) + 2*lineBytes
 }

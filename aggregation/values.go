@@ -63,6 +63,35 @@ func (p *Pool) finish(i, count, flagged int, out []byte) {
 	}
 }
 
+// bring is fold by rule Rounds.
+func (p *Pool) bring(i int, src []byte) {
+	v := &p.versions[i]
+	first := v.valued == 0
+	v.valued++
+	p.fold(i, src, first)
+}
+
+// bringLast is foldLast by rule Rounds, for a contribution that may be one without values.
+func (p *Pool) bringLast(i int, src []byte, none bool, out []byte) {
+	if none {
+		p.finishValued(i, out)
+		return
+	}
+	v := &p.versions[i]
+	first := v.valued == 0
+	v.valued++
+	p.foldLast(i, src, first, int(v.valued), out)
+}
+
+// finishValued makes the result out of the contributions with values that were folded; where there were none it is zeros.
+func (p *Pool) finishValued(i int, out []byte) {
+	n := int(p.versions[i].valued)
+	if n == 0 {
+		p.cells.zero(i)
+	}
+	p.finish(i, max(n, 1), 0, out)
+}
+
 // answer encodes a stored result again. Its flags are known.
 func (p *Pool) answer(i int, out []byte) {
 	if out != nil {
@@ -78,19 +107,19 @@ func (p *Pool) take(i int, c *Contribution, out []byte) {
 	r := int(v.next)
 	if c.Worker != r {
 		copy(p.keptArea(i, c.Worker), c.Values)
-		if p.coded != nil {
-			p.keptLens[i*p.nkept+c.Worker-1] = int32(len(c.Values))
-		}
+		p.keptLens[i*p.nkept+c.Worker-1] = int32(len(c.Values)) // 0 for None
 		return
 	}
 	seen := p.bitmap(i)
 	for src := c.Values; ; src = p.keep(i, r) {
 		if r == p.spec.Workers-1 {
-			p.foldLast(i, src, r == 0, p.spec.Workers, out)
+			p.bringLast(i, src, len(src) == 0, out)
 			r++
 			break
 		}
-		p.fold(i, src, r == 0)
+		if len(src) > 0 {
+			p.bring(i, src)
+		}
 		if r++; seen[r>>6]>>(r&63)&1 == 0 {
 			break
 		}
@@ -106,23 +135,19 @@ func (p *Pool) takeRest(i int) {
 	}
 	v := &p.versions[i]
 	seen := p.bitmap(i)
-	first := v.next == 0
 	for r := int(v.next); r < p.spec.Workers; r++ {
 		if seen[r>>6]>>(r&63)&1 == 1 {
-			p.fold(i, p.keep(i, r), first)
-			first = false
+			if src := p.keep(i, r); len(src) > 0 {
+				p.bring(i, src)
+			}
 		}
 	}
 	v.next = uint16(p.spec.Workers)
 }
 
-// keep is where version i keeps the contribution of a rank above 0.
+// keep is where version i keeps the contribution of a rank above 0; it is empty when there are no values in it.
 func (p *Pool) keep(i, rank int) []byte {
-	b := p.keptArea(i, rank)
-	if p.coded != nil {
-		b = b[:p.keptLens[i*p.nkept+rank-1]]
-	}
-	return b
+	return p.keptArea(i, rank)[:p.keptLens[i*p.nkept+rank-1]]
 }
 
 // keptArea is the room for it.

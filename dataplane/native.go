@@ -6,6 +6,7 @@ import (
 	"gradnic/aggregation"
 	"gradnic/aggregation/kernel"
 	"gradnic/aggregation/recovery"
+	"gradnic/multicast"
 	"gradnic/wire/native"
 )
 
@@ -99,7 +100,7 @@ func (l *lane) ownSlot(j *laneJob, i int) (slot int, ok bool) {
 	case v.Slot() >= uint32(j.slots):
 		l.drop(i, slotOutOfRange)
 		return 0, false
-	case len(v.Payload()) != j.native.values && j.native.whole == nil || v.Elements() > j.native.elements:
+	case len(v.Payload()) != j.native.values && !j.native.coded && !without(v) || v.Elements() > j.native.elements:
 		l.drop(i, WrongSize)
 		return 0, false
 	case v.Codec() != j.native.codec && v.Kind() == native.Contribution || v.Codec() != j.native.result && v.Kind() == native.Supply:
@@ -112,6 +113,13 @@ func (l *lane) ownSlot(j *laneJob, i int) (slot int, ok bool) {
 	}
 	return slot, true
 }
+
+// without reports whether a message is a contribution without values.
+func without(v native.View) bool { return len(v.Payload()) == 0 && v.Kind() == native.Contribution }
+
+// made reports whether the result that frame i completes or asks for is not made in the frame: with a codec it is longer or shorter
+// than a contribution, and a contribution without values has no room for it.
+func (l *lane) made(x *laneNative, i int) bool { return x.coded || len(l.batch.msg[i].Payload()) == 0 }
 
 // contribution adds values to their slot. The result is made in place: the frame that completes it carries the last copy.
 func (l *lane) contribution(j *laneJob, i int) {
@@ -131,8 +139,9 @@ func (l *lane) contribution(j *laneJob, i int) {
 	c := &l.contrib
 	c.Slot, c.Round, c.Worker, c.Values = slot, v.Round(), rank, v.Payload()
 	c.Exponents = [2]int8{}
-	out := v.Payload()
-	if x.whole != nil {
+	c.None, c.Quiet = without(v), v.Flags()&native.FlagNoValues != 0
+	out, made := v.Payload(), l.made(x, i)
+	if made {
 		out = x.whole[native.ValuesOffset:]
 	}
 	o := j.pool.Contribute(c, l.now, out)
@@ -154,10 +163,10 @@ func (l *lane) contribution(j *laneJob, i int) {
 		count[cResults]++
 		j.complete(w, l.now, j.pool.Started(slot, int(c.Round&1)))
 		h := l.resultHeader(j, i, slot, 0)
-		if x.whole != nil {
+		if made {
 			out = out[:j.pool.ResultLen(slot, int(c.Round&1))]
 		}
-		l.spreadResult(j, i, h, out, nil)
+		l.spreadResult(j, i, h, out, nil, j.pool.Quiet(slot, int(c.Round&1)))
 	case aggregation.Answered:
 		w.duplicates++
 		count[cDuplicates]++
@@ -165,7 +174,10 @@ func (l *lane) contribution(j *laneJob, i int) {
 		j.resent++
 		w.resent++
 		h := l.resultHeader(j, i, slot, native.FlagResend)
-		if x.whole != nil {
+		switch {
+		case c.Quiet:
+			out = nil
+		case made:
 			out = out[:j.pool.ResultLen(slot, int(c.Round&1))]
 		}
 		l.resultTo(j, i, h, out)
@@ -174,7 +186,7 @@ func (l *lane) contribution(j *laneJob, i int) {
 		l.duplicate(j, i, slot)
 	default:
 		count[cDrops+int(reasonOutcome)+int(o)]++
-		l.sawDrop(int(b.port[i]), b.desc[i], b.tail(i), reasonOutcome+Reason(o))
+		l.sawFrameDrop(i, reasonOutcome+Reason(o))
 		l.freeFrame(i)
 	}
 }
@@ -241,8 +253,9 @@ func poolFlags(w native.Flags) (f aggregation.Flags) {
 }
 
 // spreadResult sends values, those in frame i or those that a codec made elsewhere, to all receivers of the job's group, or
-// to those that lacks says. The last copy goes in the frame itself, if it fits there.
-func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, lacks func(rank int) bool) {
+// to those that lacks says. Those in the bitmap quiet, which may be nil, get it without the values. The last copy with values goes
+// in the frame itself, if it fits there.
+func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, lacks func(rank int) bool, quiet []uint64) {
 	b := &l.batch
 	ingress := int(b.port[i])
 	copies := j.copies
@@ -262,13 +275,19 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
 	tag := j.native.tagLen()
 	t := native.NewTemplate(&from, &h, len(values)+tag)
-	skip := func(k int) bool { return lacks != nil && copies[k].Rank >= 0 && !lacks(copies[k].Rank) }
+	skip := func(k int) bool {
+		r := copies[k].Rank
+		return r >= 0 && (lacks != nil && !lacks(r) || quiet != nil && quiet[r>>6]>>(r&63)&1 == 1)
+	}
+	if quiet != nil {
+		l.spreadQuiet(j, copies, h, quiet)
+	}
 	last := len(copies) - 1 // goes in the frame; the others first, since the frame may be free again once it was sent
 	for last >= 0 && skip(last) {
 		last--
 	}
 	var whole []byte // the frame as contiguous bytes, when it takes several chunks
-	n, made, inPlace := native.FrameLen(len(values)+tag), j.native.whole != nil, true
+	n, made, inPlace := native.FrameLen(len(values)+tag), l.made(j.native, i), true
 	switch {
 	case made:
 		inPlace = l.takesInPlace(i, n)
@@ -338,6 +357,32 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 	}
 }
 
+// spreadQuiet sends a result without its values to those receivers that have no use for them.
+func (l *lane) spreadQuiet(j *laneJob, copies []multicast.Copy, h native.Header, quiet []uint64) {
+	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
+	tag := j.native.tagLen()
+	t := native.NewTemplate(&from, &h, tag)
+	for k := range copies {
+		c := &copies[k]
+		if c.Rank < 0 || quiet[c.Rank>>6]>>(c.Rank&63)&1 == 0 {
+			continue
+		}
+		addr, ok := l.take()
+		if !ok {
+			l.lostReplica(c.Port, NoFrame)
+			continue
+		}
+		d := Desc{Addr: addr, Len: uint32(native.FrameLen(tag))}
+		f := l.frame(d)
+		t.Put(f, c.MAC, c.IP, c.UDPPort)
+		j.native.seal(c.Rank, f)
+		l.counts[c.Port][cReplicas]++
+		w := &j.workers[c.Rank]
+		w.sent++
+		l.sendReplica(c.Port, d, w)
+	}
+}
+
 // resultTo sends values, those in frame i or those that a codec made elsewhere, back to the worker that sent the frame.
 func (l *lane) resultTo(j *laneJob, i int, h native.Header, values []byte) {
 	b := &l.batch
@@ -351,12 +396,13 @@ func (l *lane) resultTo(j *laneJob, i int, h native.Header, values []byte) {
 	w := &j.workers[rank]
 	payload := len(values) + j.native.tagLen()
 	n := native.FrameLen(payload)
-	if j.native.whole != nil && !l.takesInPlace(i, n) {
+	made := l.made(j.native, i)
+	if made && !l.takesInPlace(i, n) {
 		l.resultElsewhere(j, i, &h, values, w)
 		return
 	}
 	f := l.putBack(i, &h, payload)
-	if j.native.whole != nil {
+	if made {
 		copy(f[native.ValuesOffset:], values)
 	}
 	j.native.seal(rank, f)

@@ -99,7 +99,7 @@ func (x *laneNative) setCodecs(spec *aggregation.Spec) {
 			*f.tell, *f.param = *f.id, codec.Param(f.c, spec.Elements)
 		}
 	}
-	x.whole = make([]byte, native.FrameLen(x.results+native.TrailerLen))
+	x.coded = true
 }
 
 // takesInPlace reports whether frame i may become a frame of n bytes.

@@ -158,7 +158,8 @@ type laneNative struct {
 	notice   native.NoticeBody
 	codec    uint8  // wire ids, 0 for none
 	result   uint8  // as codec, of results
-	whole    []byte // with a codec: room for the frame of a result, which is made there; else nil
+	coded    bool   // there is a codec: results are made in whole
+	whole    []byte // room for the frame of a result that is not made in the frame of a contribution
 
 	tags *laneTags // nil: messages have none
 
@@ -209,6 +210,7 @@ func (n *NIC) newLaneNative(s *JobSpec, lane int, co *recovery.Coordinator) *lan
 		since: -1,
 	}
 	x.tags = newLaneTags(s.Native.Keys, lane)
+	x.whole = make([]byte, native.FrameLen(x.results+native.TrailerLen))
 	if spec.HasCodec() {
 		x.setCodecs(&spec)
 	}

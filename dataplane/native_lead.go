@@ -22,6 +22,8 @@ func (x *laneNative) stateNotice(rank int, nonce uint32) (h native.Header, body 
 	body.Code, body.Nonce = codes[x.reply], nonce
 	if x.formation != nil {
 		body.Life = x.formation.Life
+		low, slots := x.formation.Low(), uint64(body.Slots)
+		h.Slot, h.Round = uint32(low%slots), uint32(low/slots)
 	} else {
 		body.Ranks = x.ranks
 	}
@@ -37,8 +39,8 @@ func (l *lane) answerState(j *laneJob, i int, nonce uint32) {
 // report takes a worker's report. Lane 0 runs it.
 func (l *lane) report(j *laneJob, i int) {
 	x, v := j.native, l.batch.msg[i]
-	body, ok := native.ParseReport(v.Payload())
-	if !ok || v.Slot() >= uint32(j.slots) || body.Nonce == 0 {
+	body, ok := native.ParseReport(v.Payload(), v.Flags())
+	if !ok || max(body.Back, body.Ahead) > uint32(j.slots) || v.Slot() >= uint32(j.slots) || body.Nonce == 0 {
 		l.drop(i, WrongSize)
 		return
 	}
@@ -53,6 +55,7 @@ func (l *lane) report(j *laneJob, i int) {
 	change, reply := co.Report(recovery.Report{
 		Rank: rank, Epoch: v.Epoch(), Life: body.Life, Nonce: body.Nonce,
 		Low: uint64(v.Round())*uint64(j.slots) + uint64(v.Slot()), Have: body.Have,
+		NoValues: body.NoValues, Back: uint64(body.Back), Ahead: uint64(body.Ahead),
 	})
 	if change == 0 && co.State() == recovery.Forming && body.Life != 0 && x.deadline > 0 && l.now-x.since >= x.deadline {
 		change, reply = co.Abort(co.Missing()), recovery.Over // some do not come back
@@ -262,5 +265,5 @@ func (l *lane) supply(j *laneJob, i int) {
 	w.contributed++
 	count[cContributed]++
 	f := x.formation
-	l.spreadResult(j, i, l.resultHeader(j, i, slot, native.FlagRelayed), v.Payload(), func(rank int) bool { return f.Lacks(rank, want) })
+	l.spreadResult(j, i, l.resultHeader(j, i, slot, native.FlagRelayed), v.Payload(), func(rank int) bool { return f.Lacks(rank, want) }, nil)
 }

@@ -10,19 +10,31 @@ type Report struct {
 	Nonce uint32 // of the worker's process
 	Low   uint64 // it has the results of all chunks before
 	Have  []byte // bit i: and that of chunk Low+i; least significant bit first
+
+	// NoValues says that the worker has results without their values. Have then begins at chunk Low-Back, and has a bit for
+	// each result that it has the values of; of chunks from Low+Ahead on it has no result.
+	NoValues    bool
+	Back, Ahead uint64
 }
 
-// has reports whether the worker has the result of a chunk.
+// has reports whether the worker has the result of a chunk, with its values.
 func (r *Report) has(chunk uint64) bool {
-	if chunk < r.Low {
+	from := r.Low
+	if r.NoValues {
+		from -= min(r.Back, from)
+	}
+	if chunk < from {
 		return true
 	}
-	i := chunk - r.Low
+	i := chunk - from
 	return i < uint64(8*len(r.Have)) && r.Have[i>>3]>>(i&7)&1 == 1
 }
 
-// end is one more than the last chunk that the worker has the result of.
+// end is one more than the last chunk that the worker has the result of, with or without values.
 func (r *Report) end() uint64 {
+	if r.NoValues {
+		return r.Low + r.Ahead
+	}
 	for i := len(r.Have) - 1; i >= 0; i-- {
 		for b := 7; b >= 0; b-- {
 			if r.Have[i]>>b&1 == 1 {

@@ -10,6 +10,9 @@ type Formation struct {
 	reports []Report
 }
 
+// Low is the lowest chunk that some worker lacked the result of: all have those before.
+func (f *Formation) Low() uint64 { return f.low }
+
 // Want is a result that some workers have and others lack.
 type Want struct {
 	Slot  uint32
@@ -20,7 +23,8 @@ func newFormation(epoch, life uint32, slots, low uint64, reports []Report) *Form
 	return &Formation{Epoch: epoch, Life: life, slots: slots, low: low, reports: reports}
 }
 
-// Wanted lists what is wanted, at most one round a slot.
+// Wanted lists what is wanted, at most one round a slot: results whose values some have and others lack. What nobody has the
+// values of is computed again.
 func (f *Formation) Wanted() (wants []Want) {
 	for g := f.low; g < f.low+f.slots; g++ {
 		have := 0

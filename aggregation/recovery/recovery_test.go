@@ -142,6 +142,7 @@ func TestWanted(t *testing.T) {
 		const life = 5
 		c := New(n, slots, func() uint32 { return 77 })
 		have := make([]map[uint64]bool, n)
+		valued := make([]map[uint64]bool, n)
 		lowest := rapid.IntRange(0, n-1).Draw(t, "the one with the lowest mark")
 		var change Change
 		total := 0
@@ -162,6 +163,26 @@ func TestWanted(t *testing.T) {
 					rep.Have[(g-low)/8] |= 1 << ((g - low) % 8)
 				}
 			}
+			valued[r] = have[r]
+			if rapid.Bool().Draw(t, "has results without values") {
+				valued[r] = map[uint64]bool{}
+				for g := range have[r] {
+					valued[r][g] = have[r][g] && rapid.Bool().Draw(t, "with values")
+				}
+				end := low
+				for g := low; g < base+uint64(slots); g++ {
+					if have[r][g] {
+						end = g + 1
+					}
+				}
+				rep.NoValues, rep.Back, rep.Ahead = true, low-min(low, end-min(end, uint64(slots))), end-low
+				rep.Have = make([]byte, (slots+7)/8)
+				for g := low - rep.Back; g < end; g++ {
+					if i := g - (low - rep.Back); g < base || valued[r][g] {
+						rep.Have[i/8] |= 1 << (i % 8)
+					}
+				}
+			}
 			change, _ = c.Report(rep)
 		}
 		if change != Formed {
@@ -171,6 +192,9 @@ func TestWanted(t *testing.T) {
 		if want := uint32(life); f.Life != want && total > 0 {
 			t.Fatalf("life %d", f.Life)
 		}
+		if f.Low() != base {
+			t.Fatalf("low %d, not %d", f.Low(), base)
+		}
 		wants := map[Want]bool{}
 		for _, w := range f.Wanted() {
 			wants[w] = true
@@ -178,7 +202,7 @@ func TestWanted(t *testing.T) {
 		for g := base; g < base+uint64(slots); g++ {
 			holders := 0
 			for r := range n {
-				if have[r][g] {
+				if valued[r][g] {
 					holders++
 				}
 			}
@@ -192,7 +216,7 @@ func TestWanted(t *testing.T) {
 			seen := map[int]bool{}
 			for a := range n {
 				h, ok := f.Holder(w, a)
-				if !ok || !have[h][g] || f.Lacks(h, w) {
+				if !ok || !valued[h][g] || f.Lacks(h, w) {
 					t.Fatalf("chunk %d: holder %d", g, h)
 				}
 				seen[h] = true

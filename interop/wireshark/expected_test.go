@@ -137,7 +137,7 @@ func expectNative(t *testing.T, s shown, b []byte) {
 	s.add("gradnic.payload", v.Payload())
 	switch h.Kind {
 	case native.Report:
-		r, ok := native.ParseReport(v.Payload())
+		r, ok := native.ParseReport(v.Payload(), v.Flags())
 		if !ok {
 			t.Fatal("no report")
 		}

@@ -36,7 +36,7 @@ func (n *Native) Report() (r native.ReportBody, ok bool) {
 	if n.Kind != native.Report {
 		return r, false
 	}
-	return native.ParseReport(n.Payload)
+	return native.ParseReport(n.Payload, n.Flags)
 }
 
 // Notice is the body of a notice; ok is false for another kind, and for a body that is none.

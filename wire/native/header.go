@@ -76,6 +76,11 @@ const (
 	flagReserved
 )
 
+// FlagNoValues is FlagPartial in what workers send. In a contribution: its worker takes the result without its values, and gets a
+// Result without a payload, or one with values all the same. In a report: it lists the values that the worker has, and not the
+// results, see ReportBody. A contribution without a payload needs no flag: its worker takes part without values.
+const FlagNoValues = FlagPartial
+
 // FlagsOfResult are the flags that tell about a result's values.
 const FlagsOfResult = FlagPartial | FlagSaturated | FlagNonFinite | FlagWrapped
 

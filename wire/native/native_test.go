@@ -283,14 +283,32 @@ func TestBodies(t *testing.T) {
 	if k := r.Put(b); k != len(b) {
 		t.Fatalf("%d bytes", k)
 	}
-	if got, ok := ParseReport(b); !ok || !reflect.DeepEqual(got, r) {
+	if got, ok := ParseReport(b, 0); !ok || !reflect.DeepEqual(got, r) {
 		t.Errorf("%+v became %+v", r, got)
 	}
 	if FrameLen(len(b)) > inet.EthernetLen+1500 {
 		t.Errorf("a full report does not fit in an Ethernet frame")
 	}
+	r = ReportBody{Life: 1, Nonce: 2, NoValues: true, Back: MaxSlots - 5, Ahead: 5, Have: bytes.Repeat([]byte{0xff}, MaxSlots/8)}
+	b = make([]byte, ReportLen+ReportSpanLen+MaxSlots/8)
+	if k := r.Put(b); k != len(b) {
+		t.Fatalf("%d bytes", k)
+	}
+	if got, ok := ParseReport(b, FlagNoValues); !ok || !reflect.DeepEqual(got, r) {
+		t.Errorf("%+v became %+v", r, got)
+	}
+	r.Ahead++
+	r.Put(b)
+	if _, ok := ParseReport(b, FlagNoValues); ok {
+		t.Error("a report of more chunks than there are slots accepted")
+	}
+	for _, n := range []int{ReportLen, ReportLen + ReportSpanLen - 1, ReportLen + ReportSpanLen + MaxSlots/8 + 1} {
+		if _, ok := ParseReport(make([]byte, n), FlagNoValues); ok {
+			t.Errorf("report of %d bytes accepted", n)
+		}
+	}
 	for _, n := range []int{0, ReportLen - 1, ReportLen + MaxSlots/8 + 1} {
-		if _, ok := ParseReport(make([]byte, n)); ok {
+		if _, ok := ParseReport(make([]byte, n), 0); ok {
 			t.Errorf("report of %d bytes accepted", n)
 		}
 	}
@@ -342,7 +360,7 @@ func FuzzValidate(f *testing.F) {
 		if !bytes.Equal(out, b[:HeaderLen]) {
 			t.Fatalf("%x became %x", b[:HeaderLen], out)
 		}
-		if r, ok := ParseReport(v.Payload()); ok {
+		if r, ok := ParseReport(v.Payload(), v.Flags()); ok {
 			again := make([]byte, len(v.Payload()))
 			if n := r.Put(again); n != len(again) || !bytes.Equal(again, v.Payload()) {
 				t.Fatalf("report %x became %x", v.Payload(), again[:n])

@@ -2,8 +2,11 @@ package native
 
 import "encoding/binary"
 
-// ReportLen is the length of a Report's payload before the bitmap.
-const ReportLen = 8
+// ReportLen is the length of a Report's payload before the bitmap; of one with FlagNoValues it is longer by ReportSpanLen.
+const (
+	ReportLen     = 8
+	ReportSpanLen = 8
+)
 
 // ReportBody is the payload of a Report. The header's round and slot are the low-water mark: of all chunks before it
 // the worker has the result.
@@ -15,23 +18,45 @@ type ReportBody struct {
 	// Have is a bitmap of the chunks from the low-water mark on, least significant bit first: those that the
 	// worker has the result of. Trailing zero bytes are left out; a bit beyond the end is 0.
 	Have []byte
+
+	// NoValues says that the worker has results without values; the header has FlagNoValues then. Have then begins Back chunks
+	// before the low-water mark, where it has all that may still be asked for, and says which results it has the values
+	// of; the last chunk that it has a result of, with values or without, is the one before the low-water mark plus Ahead.
+	NoValues    bool
+	Back, Ahead uint32
 }
 
 // Put writes the payload and returns its length.
 func (r *ReportBody) Put(b []byte) int {
 	binary.BigEndian.PutUint32(b[0:], r.Life)
 	binary.BigEndian.PutUint32(b[4:], r.Nonce)
-	return ReportLen + copy(b[ReportLen:], r.Have)
+	at := ReportLen
+	if r.NoValues {
+		binary.BigEndian.PutUint32(b[8:], r.Back)
+		binary.BigEndian.PutUint32(b[12:], r.Ahead)
+		at += ReportSpanLen
+	}
+	return at + copy(b[at:], r.Have)
 }
 
-// ParseReport reads a Report's payload. Have aliases it. ok is false when it is too short or too long.
-func ParseReport(payload []byte) (r ReportBody, ok bool) {
-	if len(payload) < ReportLen || len(payload) > ReportLen+MaxSlots/8 {
+// ParseReport reads a Report's payload, which depends on the header's flags. Have aliases it. ok is false when it is too
+// short or too long.
+func ParseReport(payload []byte, flags Flags) (r ReportBody, ok bool) {
+	at := ReportLen
+	if flags&FlagNoValues != 0 {
+		at += ReportSpanLen
+	}
+	if len(payload) < at || len(payload) > at+MaxSlots/8 {
 		return r, false
 	}
-	return ReportBody{
-		Life: binary.BigEndian.Uint32(payload[0:]), Nonce: binary.BigEndian.Uint32(payload[4:]), Have: payload[ReportLen:],
-	}, true
+	r = ReportBody{Life: binary.BigEndian.Uint32(payload[0:]), Nonce: binary.BigEndian.Uint32(payload[4:]), Have: payload[at:]}
+	if at > ReportLen {
+		r.NoValues, r.Back, r.Ahead = true, binary.BigEndian.Uint32(payload[8:]), binary.BigEndian.Uint32(payload[12:])
+		if uint64(r.Back)+uint64(r.Ahead) > MaxSlots {
+			return ReportBody{}, false
+		}
+	}
+	return r, true
 }
 
 // Code is what a Notice tells.

@@ -7,7 +7,12 @@ import (
 
 // start submits a call over n elements.
 func (w *Worker) start(n int, fill, drain func(lo, hi int, b []byte), f *floats) (*Pending, error) {
-	c, err := w.e.submit(n, fill, drain, f)
+	return w.startParts(n, &call{fill: fill, drain: drain, floats: f})
+}
+
+// startParts is start for a call that may have parts that it gives or takes.
+func (w *Worker) startParts(n int, c *call) (*Pending, error) {
+	c, err := w.e.submit(n, c)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +51,8 @@ func AllReduce[T Element](ctx context.Context, w *Worker, dst, src []T) (Stats, 
 }
 
 // ReduceScatter reduces src over all workers and gives each its part: dst of rank r gets the elements from r*len(dst) on.
-// src is as long as all dst together. The wire carries what an all-reduce carries.
+// src is as long as all dst together. A worker sends what it sends in an all-reduce, and gets its part of the result; of packets
+// without any of its elements only the header.
 func ReduceScatter[T Element](ctx context.Context, w *Worker, dst, src []T) (Stats, error) {
 	p, err := startReduceScatter(w, dst, src)
 	return wait(ctx, p, err, "reduce-scatter")
@@ -61,20 +67,23 @@ func startReduceScatter[T Element](w *Worker, dst, src []T) (*Pending, error) {
 	}
 	mine := w.Rank() * len(dst)
 	size := w.e.job.elementBytes()
-	return w.start(len(src),
-		func(lo, hi int, b []byte) { put(b, src[lo:hi]) },
-		func(lo, hi int, b []byte) {
+	return w.startParts(len(src), &call{
+		takes: part{some: true, lo: mine, hi: mine + len(dst)},
+		fill:  func(lo, hi int, b []byte) { put(b, src[lo:hi]) },
+		drain: func(lo, hi int, b []byte) {
 			from, to := max(lo, mine), min(hi, mine+len(dst))
 			if from < to {
 				get(dst[from-mine:to-mine], b[(from-lo)*size:])
 			}
-		}, nil)
+		},
+	})
 }
 
-// AllGather gives every worker all workers' src: dst has the elements of rank r from r*len(src) on. The others contribute
-// what changes nothing there, so the job's operation must be a sum, a minimum or a maximum. Values come out as they went
+// AllGather gives every worker all workers' src: dst has the elements of rank r from r*len(src) on. Packets with none of a worker's
+// elements it contributes to by a header alone; where it has some of a packet, the others contribute what changes nothing
+// there, so the job's operation must be a sum, a minimum or a maximum. Values come out as they went
 // in, but a NaN may come out as another NaN, what the job's policy saturates is saturated, and a codec loses what it loses.
-// The wire carries what an all-reduce of dst carries, in both directions.
+// A worker sends its part, and gets what it gets in an all-reduce of dst.
 func AllGather[T Element](ctx context.Context, w *Worker, dst, src []T) (Stats, error) {
 	p, err := startAllGather(w, dst, src)
 	return wait(ctx, p, err, "all-gather")
@@ -115,8 +124,9 @@ func place[T Element](w *Worker, dst, src []T, at int) (*Pending, error) {
 		return nil, err
 	}
 	size := len(nothing)
-	return w.start(len(dst),
-		func(lo, hi int, b []byte) {
+	return w.startParts(len(dst), &call{
+		gives: part{some: true, lo: at, hi: at + len(src)},
+		fill: func(lo, hi int, b []byte) {
 			from, to := max(lo, at), min(hi, at+len(src))
 			if from > lo || to < hi {
 				for i := 0; i < len(b); i += size {
@@ -127,7 +137,8 @@ func place[T Element](w *Worker, dst, src []T, at int) (*Pending, error) {
 				put(b[(from-lo)*size:(to-lo)*size], src[from-at:to-at])
 			}
 		},
-		func(lo, hi int, b []byte) { get(dst[lo:hi], b) }, nil)
+		drain: func(lo, hi int, b []byte) { get(dst[lo:hi], b) },
+	})
 }
 
 // Barrier returns when all workers have called it, and with it every call before.

@@ -52,6 +52,10 @@ type Config struct {
 	MAC  inet.MAC
 	Port int
 
+	// Full has ReduceScatter, AllGather and Broadcast move whole arrays both ways, as AllReduce does, for networks that do
+	// not take contributions without values. All workers of a job must have the same.
+	Full bool
+
 	// Window is the most packets in flight; 0 means as many as the job has slots.
 	Window int
 	// Timeout is how long the first packets wait for their result before they are sent again; 0 means 40 ms. From

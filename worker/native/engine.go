@@ -1,6 +1,7 @@
 package native
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -63,14 +64,16 @@ const (
 	over
 )
 
-// kept is a result that other workers may lack.
+// kept is a result that other workers may lack. Where it came without values, which may have been lost on their way to the worker
+// that has use for them, it is this worker's contribution instead, of which the result can be computed once more.
 type kept struct {
-	there      bool
-	round      uint32
-	collective uint32
-	elements   uint16
-	flags      wire.Flags
-	values     []byte
+	there        bool
+	contribution bool
+	round        uint32
+	collective   uint32
+	elements     uint16
+	flags        wire.Flags
+	values       []byte
 }
 
 // call is one collective.
@@ -79,6 +82,8 @@ type call struct {
 	first    uint64 // its chunks are first to first+chunks-1
 	chunks   int
 	elements int                        // of the whole call
+	gives    part                       // elements that this worker has values for
+	takes    part                       // and whose results it has use for
 	fill     func(lo, hi int, b []byte) // writes elements lo to hi
 	drain    func(lo, hi int, b []byte) // takes them
 	floats   *floats                    // with a codec, the arrays themselves, where there are
@@ -89,6 +94,15 @@ type call struct {
 	start    time.Time
 	elapsed  time.Duration
 }
+
+// part is a range of a call's elements.
+type part struct {
+	some   bool // false: all
+	lo, hi int
+}
+
+// in reports whether a chunk with elements lo to hi has something of the part.
+func (p part) in(lo, hi int) bool { return !p.some || lo < p.hi && p.lo < hi }
 
 // Counts are what a worker has sent and received.
 type Counts struct {
@@ -104,6 +118,7 @@ type Counts struct {
 	Reports    uint64 `json:"reports"`
 	Supplied   uint64 `json:"supplied"` // results given to the network after it lost its memory
 	Relayed    uint64 `json:"relayed"`  // results that another worker gave
+	Again      uint64 `json:"again"`    // contributions to results that were there, but whose values were lost
 	Epochs     uint64 `json:"epochs"`   // memories of the network that this worker has seen
 	Socket     uint64 `json:"socket_errors"`
 	// Untrusted are messages without the tag that they should have, or that came before.
@@ -120,7 +135,7 @@ const (
 func newEngine(cfg Config, tr datagram.Transport, from, nic wire.Endpoint) *engine {
 	e := &engine{
 		cfg: cfg, tr: tr, from: from, nic: nic, zero: time.Now(), joined: make(chan struct{}), failed: make(chan struct{}),
-		scratch: make([]byte, wire.FrameLen(wire.ReportLen+wire.MaxSlots/8+wire.SaltLen+wire.TrailerLen)), reportGap: reportFirst,
+		scratch: make([]byte, wire.FrameLen(wire.ReportLen+wire.ReportSpanLen+wire.MaxSlots/8+wire.SaltLen+wire.TrailerLen)), reportGap: reportFirst,
 		queue: make([][]byte, 0, datagram.Burst),
 	}
 	var b [4]byte
@@ -220,11 +235,48 @@ func (e *engine) report(now int64) {
 		h.Slot, h.Round = e.win.place(e.win.low)
 		h.Type = e.job.Type
 		body.Have = e.win.have()
+		if e.valuesOnly(&body) {
+			h.Flags = wire.FlagNoValues
+		}
 	}
 	e.message(h, body.Put(e.scratch[wire.ValuesOffset:]))
 	e.counts.Reports++
 	e.reportAt = now + e.reportGap
 	e.reportGap = min(2*e.reportGap, reportMost)
+}
+
+// valuesOnly makes a report one of the values that this worker has, if there are results that it has without and that other
+// workers may need. The highest chunk with a result proves that all have those of a window before.
+func (e *engine) valuesOnly(body *wire.ReportBody) bool {
+	w := e.win
+	from := w.heard - min(w.heard, w.slots)
+	end := max(w.heard, w.low)
+	valued := make([]byte, (end-from+7)/8)
+	some := false
+	for g := from; g < end; g++ {
+		switch {
+		case !w.has(g):
+		case e.kept[g%w.slots].contribution:
+			some = true
+		default:
+			valued[(g-from)>>3] |= 1 << ((g - from) & 7)
+		}
+	}
+	if some {
+		body.NoValues, body.Back, body.Ahead, body.Have = true, uint32(w.low-from), uint32(end-w.low), bytes.TrimRight(valued, "\x00")
+	}
+	return some
+}
+
+// again has this worker contribute once more to the chunks whose values it never had, from the lowest on that some worker lacks the
+// result of.
+func (e *engine) again(low uint64) {
+	w := e.win
+	for g := max(low, w.heard-min(w.heard, w.slots)); g < w.heard; g++ {
+		if w.has(g) && e.kept[g%w.slots].contribution {
+			w.again(g)
+		}
+	}
 }
 
 // message sends what lies in scratch.
@@ -275,14 +327,24 @@ func (e *engine) pump(now int64) {
 			break
 		}
 		slot, round := e.win.place(chunk)
+		if again && e.win.redoing(chunk) {
+			e.contributeAgain(slot, round)
+			continue
+		}
 		frame := e.frames[slot]
 		h := wire.Header{Kind: wire.Contribution, Type: e.job.Type, Job: e.cfg.Job, Rank: uint16(e.cfg.Rank), Epoch: e.epoch, Round: round, Slot: slot}
 		payload := e.bytes
 		c := e.callOf(chunk)
 		lo, hi := c.span(chunk, e.job.Elements)
+		gives := c.gives.in(lo, hi)
+		if !c.takes.in(lo, hi) {
+			h.Flags = wire.FlagNoValues
+		}
 		if again {
-			h.Flags = wire.FlagResend
+			h.Flags |= wire.FlagResend
 			e.counts.Resent++
+		} else if !gives {
+			e.counts.Packets++
 		} else if e.coder != nil {
 			n, err := e.coder.encode(c, chunk, lo, hi, frame[wire.ValuesOffset:])
 			if err != nil {
@@ -304,6 +366,9 @@ func (e *engine) pump(now int64) {
 		if x := e.coder; x != nil {
 			h.Codec, payload = x.inID, x.lengths[slot]
 		}
+		if !gives {
+			payload = 0
+		}
 		n := e.putFrame(frame, &h, payload)
 		e.put(frame[:n])
 	}
@@ -311,18 +376,36 @@ func (e *engine) pump(now int64) {
 	e.counts.Timeouts = e.win.timeouts
 }
 
-// submit starts a call of n elements.
-func (e *engine) submit(n int, fill, drain func(lo, hi int, b []byte), f *floats) (*call, error) {
+// contributeAgain sends a contribution to a chunk whose result is there, without values.
+func (e *engine) contributeAgain(slot, round uint32) {
+	k := &e.kept[slot]
+	h := wire.Header{
+		Kind: wire.Contribution, Flags: wire.FlagNoValues | wire.FlagResend, Type: e.job.Type, Job: e.cfg.Job, Rank: uint16(e.cfg.Rank), Epoch: e.epoch,
+		Round: round, Slot: slot, Collective: k.collective, Elements: k.elements,
+	}
+	if e.coder != nil {
+		h.Codec = e.coder.inID
+	}
+	copy(e.scratch[wire.ValuesOffset:], k.values)
+	e.message(h, len(k.values))
+	e.counts.Again++
+}
+
+// submit starts a call of n elements. It has fill and drain, and may have gives, takes and floats.
+func (e *engine) submit(n int, c *call) (*call, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
 		return nil, e.err
 	}
 	chunks := max((n+e.job.Elements-1)/e.job.Elements, 1)
-	c := &call{id: e.seq, first: e.win.end, chunks: chunks, elements: n, fill: fill, drain: drain, floats: f, left: chunks, done: make(chan struct{}), start: time.Now()}
+	c.id, c.first, c.chunks, c.elements, c.left, c.done, c.start = e.seq, e.win.end, chunks, n, chunks, make(chan struct{}), time.Now()
 	e.seq++
 	e.calls = append(e.calls, c)
 	e.win.submit(chunks)
+	if e.cfg.Full {
+		c.gives, c.takes = part{}, part{}
+	}
 	if e.state == running {
 		e.pump(e.now())
 		e.tr.Wake() // its deadline is too late

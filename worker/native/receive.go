@@ -47,12 +47,23 @@ func (e *engine) take(now int64, b []byte) {
 }
 
 func (e *engine) result(now int64, v wire.View) {
-	if x := e.coder; v.Type() != e.job.Type || x == nil && (len(v.Payload()) != e.bytes || v.Codec() != 0) || x != nil && !x.takes(v) {
+	bare := len(v.Payload()) == 0
+	if x := e.coder; v.Type() != e.job.Type || !bare && (x == nil && (len(v.Payload()) != e.bytes || v.Codec() != 0) || x != nil && !x.takes(v)) {
+		e.counts.Foreign++
+		return
+	}
+	if bare && !e.needless(v) {
 		e.counts.Foreign++
 		return
 	}
 	chunk, verdict, _ := e.win.result(now, v.Slot(), v.Round())
 	switch verdict {
+	case redone:
+		e.counts.Results++
+		if !bare {
+			e.keep(v)
+		}
+		return
 	case duplicate:
 		e.counts.Duplicates++
 		return
@@ -64,10 +75,7 @@ func (e *engine) result(now int64, v wire.View) {
 	if v.Flags()&wire.FlagRelayed != 0 {
 		e.counts.Relayed++
 	}
-	k := &e.kept[v.Slot()]
-	k.there, k.round, k.collective, k.elements = true, v.Round(), v.Collective(), uint16(v.Elements())
-	k.flags = v.Flags() & wire.FlagsOfResult
-	k.values = k.values[:copy(k.values[:cap(k.values)], v.Payload())]
+	k := e.keep(v)
 	c := e.callOf(chunk)
 	lo, hi := c.span(chunk, e.job.Elements)
 	if v.Collective() != c.id || v.Elements() != hi-lo {
@@ -78,6 +86,8 @@ func (e *engine) result(now int64, v wire.View) {
 	c.flags |= k.flags
 	switch {
 	case c.drain == nil:
+	case bare:
+		e.keepContribution(k, c.gives.in(lo, hi), v.Slot())
 	case e.coder != nil:
 		e.coder.deliver(c, lo, hi)
 	default:
@@ -86,6 +96,38 @@ func (e *engine) result(now int64, v wire.View) {
 	if c.left--; c.left == 0 {
 		e.finish(c)
 	}
+}
+
+// needless reports whether the result that v is has values that this worker has no use for.
+func (e *engine) needless(v wire.View) bool {
+	chunk, ok := e.win.chunkOf(v.Slot(), v.Round())
+	if !ok || e.win.has(chunk) || chunk >= e.win.next {
+		return true // it is late, or of a chunk that was contributed to once more
+	}
+	c := e.callOf(chunk)
+	return !c.takes.in(c.span(chunk, e.job.Elements))
+}
+
+// keep keeps a result for those who lack it.
+func (e *engine) keep(v wire.View) *kept {
+	k := &e.kept[v.Slot()]
+	k.there, k.contribution, k.round, k.collective, k.elements = true, false, v.Round(), v.Collective(), uint16(v.Elements())
+	k.flags = v.Flags() & wire.FlagsOfResult
+	k.values = k.values[:copy(k.values[:cap(k.values)], v.Payload())]
+	return k
+}
+
+// keepContribution keeps what this worker contributed to a result that came without values.
+func (e *engine) keepContribution(k *kept, gives bool, slot uint32) {
+	n := 0
+	if gives {
+		n = e.bytes
+		if e.coder != nil {
+			n = e.coder.lengths[slot]
+		}
+	}
+	k.contribution = true
+	k.values = k.values[:copy(k.values[:cap(k.values)], e.frames[slot][wire.ValuesOffset:wire.ValuesOffset+n])]
 }
 
 // span is the elements that a chunk of the call carries.
@@ -119,7 +161,7 @@ func (e *engine) supply(v wire.View) {
 		return
 	}
 	k := &e.kept[v.Slot()]
-	if !k.there || k.round != v.Round() {
+	if !k.there || k.contribution || k.round != v.Round() {
 		return
 	}
 	copy(e.scratch[wire.ValuesOffset:], k.values)
@@ -196,6 +238,7 @@ func (e *engine) ready(now int64, v wire.View, n *wire.NoticeBody) {
 	}
 	e.life, e.state = n.Life, running
 	e.win.restart()
+	e.again(uint64(v.Round())*e.win.slots + uint64(v.Slot()))
 	select {
 	case <-e.joined:
 	default:
@@ -233,13 +276,14 @@ func (e *engine) learn(typ wire.Type, n *wire.NoticeBody) error {
 	}
 	e.win = newWindow(j.Slots, most, rtt.NewTimer(e.cfg.timeouts()))
 	n1 := wire.FrameLen(e.bytes + e.tags.room(wire.Contribution))
-	all, values := make([]byte, j.Slots*n1), make([]byte, j.Slots*result)
+	n2 := max(e.bytes, result)
+	all, values := make([]byte, j.Slots*n1), make([]byte, j.Slots*n2)
 	e.frames, e.kept = make([][]byte, j.Slots), make([]kept, j.Slots)
 	for i := range e.frames {
 		e.frames[i] = all[i*n1 : (i+1)*n1 : (i+1)*n1]
-		e.kept[i].values = values[i*result : (i+1)*result : (i+1)*result]
+		e.kept[i].values = values[i*n2 : (i+1)*n2 : (i+1)*n2]
 	}
-	if n := max(n1, wire.FrameLen(result)); len(e.scratch) < n {
+	if n := wire.FrameLen(n2 + e.tags.room(wire.Contribution)); len(e.scratch) < n {
 		e.scratch = make([]byte, n)
 	}
 	return nil

@@ -24,6 +24,10 @@ type window struct {
 	heard    uint64 // one more than the highest chunk with a result
 	fast     uint64 // below it, gaps have been looked at
 
+	// redo is, by slot, what again asked for, redos how many there are and redoLost how many of them are to be sent.
+	redo            []cell
+	redos, redoLost int
+
 	pace  pace
 	timer timer
 
@@ -55,6 +59,7 @@ const (
 	fresh     verdict = iota // of a chunk that waits for it
 	duplicate                // of a chunk that has it
 	stale                    // of no chunk that could have been sent
+	redone                   // of a chunk that was contributed to once more after its result
 )
 
 // gap is how many chunks a result may be overtaken by before its contribution is sent again.
@@ -74,21 +79,39 @@ func (w *window) take(now int64) (chunk uint64, again, ok bool) {
 	if w.inFlight >= w.pace.limit() {
 		return 0, false, false
 	}
-	if w.lost > 0 {
-		for g := max(w.lostFrom, w.low); g < w.next; g++ {
-			c := w.cell(g)
-			if c.chunk == g && c.state == missed {
-				w.lost--
-				w.lostFrom = g + 1
-				w.inFlight++
-				c.state, c.resent, c.last = flying, true, now
-				w.resent++
-				return g, true, true
+	if w.redoLost > 0 {
+		for i := range w.redo {
+			if c := &w.redo[i]; c.state == missed {
+				w.redoLost--
+				w.resend(c, now)
+				return c.chunk, true, true
 			}
 		}
-		panic("native: a chunk that is to be sent again is not in the window")
+		panic("native: a chunk that is to be contributed to once more is in no slot")
 	}
-	if w.next >= w.end || w.next >= w.low+w.slots {
+	if w.lost > 0 {
+		held := false
+		for g := max(w.lostFrom, w.low); g < w.next; g++ {
+			c := w.cell(g)
+			if c.chunk != g || c.state != missed {
+				continue
+			}
+			if w.held(g) {
+				held = true
+				continue
+			}
+			w.lost--
+			if !held {
+				w.lostFrom = g + 1
+			}
+			w.resend(c, now)
+			return g, true, true
+		}
+		if !held {
+			panic("native: a chunk that is to be sent again is not in the window")
+		}
+	}
+	if w.next >= w.end || w.next >= w.low+w.slots || w.held(w.next) {
 		return 0, false, false
 	}
 	chunk = w.next
@@ -96,6 +119,32 @@ func (w *window) take(now int64) (chunk uint64, again, ok bool) {
 	*w.cell(chunk) = cell{chunk: chunk, state: flying, first: now, last: now}
 	w.inFlight++
 	return chunk, false, true
+}
+
+func (w *window) resend(c *cell, now int64) {
+	w.inFlight++
+	c.state, c.resent, c.last = flying, true, now
+	w.resent++
+}
+
+// held reports whether a chunk must wait because an earlier one of its slot is to be contributed to once more: the network
+// would begin the slot with the later round.
+func (w *window) held(chunk uint64) bool { return w.redos > 0 && w.redo[chunk%w.slots].state != idle }
+
+// redoing reports whether a chunk that take returned is one of those.
+func (w *window) redoing(chunk uint64) bool {
+	return w.held(chunk) && w.redo[chunk%w.slots].chunk == chunk
+}
+
+// again has a chunk whose result is there contributed to once more, because the network lost the result and the worker that
+// has use for its values has not got them. The chunk is the last one of its slot with a result.
+func (w *window) again(chunk uint64) {
+	if w.redo == nil {
+		w.redo = make([]cell, w.slots)
+	}
+	w.redo[chunk%w.slots] = cell{chunk: chunk, state: missed}
+	w.redos++
+	w.redoLost++
 }
 
 // chunkOf is the chunk that a slot and a round mean to this worker: the one in the window. ok is false when the round is
@@ -117,6 +166,20 @@ func (w *window) place(chunk uint64) (slot, round uint32) {
 
 // result takes in the result of a slot's round. rtt is the round trip of a fresh one, -1 when it was sent more than once.
 func (w *window) result(now int64, slot, round uint32) (chunk uint64, v verdict, rtt int64) {
+	if w.redos > 0 && uint64(slot) < w.slots {
+		if c := &w.redo[slot]; c.state != idle && uint32(c.chunk/w.slots) == round {
+			if c.state == missed {
+				w.redoLost--
+			} else {
+				w.inFlight--
+			}
+			c.state = idle
+			w.redos--
+			w.timer.hear(-1, w.inFlight+1)
+			w.pace.delivered(-1)
+			return c.chunk, redone, -1
+		}
+	}
 	chunk, ok := w.chunkOf(slot, round)
 	if !ok {
 		return 0, stale, -1
@@ -187,6 +250,14 @@ func (w *window) check(now int64) {
 			expired = true
 		}
 	}
+	for i := range w.redoers() {
+		if c := &w.redo[i]; c.state == flying && now-c.last >= limit {
+			c.state = missed
+			w.redoLost++
+			w.inFlight--
+			expired = true
+		}
+	}
 	if expired {
 		w.timeouts++
 		w.timer.Expire(now)
@@ -201,8 +272,21 @@ func (w *window) miss(c *cell) {
 	w.pace.lost()
 }
 
+// redoers is redo, if there is something in it.
+func (w *window) redoers() []cell {
+	if w.redos == 0 {
+		return nil
+	}
+	return w.redo
+}
+
 // patient says that the network has the contribution and waits for others: it is not lost.
 func (w *window) patient(now int64, slot, round uint32) {
+	if uint64(slot) < w.slots && w.redos > 0 {
+		if c := &w.redo[slot]; c.state == flying && uint32(c.chunk/w.slots) == round {
+			c.last = now
+		}
+	}
 	if chunk, ok := w.chunkOf(slot, round); ok && chunk < w.next {
 		if c := w.cell(chunk); c.chunk == chunk && c.state == flying {
 			c.last = now
@@ -211,8 +295,16 @@ func (w *window) patient(now int64, slot, round uint32) {
 	}
 }
 
-// restart makes every chunk without a result due, as after the network lost its memory.
+// restart makes every chunk without a result due, as after the network lost its memory. What is to be contributed to once more is
+// forgotten.
 func (w *window) restart() {
+	for i := range w.redoers() {
+		if c := &w.redo[i]; c.state == flying {
+			w.inFlight--
+		}
+		w.redo[i].state = idle
+	}
+	w.redos, w.redoLost = 0, 0
 	for g := w.low; g < w.next; g++ {
 		if c := w.cell(g); c.state == flying {
 			c.state = missed
@@ -230,6 +322,11 @@ func (w *window) restart() {
 func (w *window) deadline() (at int64, ok bool) {
 	for g := w.low; g < w.next; g++ {
 		if c := w.cell(g); c.state == flying && (!ok || c.last < at) {
+			at, ok = c.last, true
+		}
+	}
+	for i := range w.redoers() {
+		if c := &w.redo[i]; c.state == flying && (!ok || c.last < at) {
 			at, ok = c.last, true
 		}
 	}
