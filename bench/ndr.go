@@ -282,6 +282,9 @@ func (r *Rig) integrity(ctx context.Context, c contestant, size int) (note strin
 		err = errors.Join(err, err2)
 	}()
 	frame := r.Frame(size, c.toKernel)
+	if c.toKernel { // a socket answers to the port that the frame came from
+		binary.BigEndian.PutUint16(frame[34:], udpPort)
+	}
 	at := flow.UDP.StampAt()
 	var sum *sink.Summary
 	err = r.gen.Do(func() (err error) {

@@ -39,8 +39,8 @@ type Options struct {
 	flow.Impairments         // malformed frames have IP version 6 behind IPv4's EtherType
 	Seed             uint64
 
-	// Only, if not 0, makes Returned count frames from that UDP source port alone: a device may give back late what it took
-	// in an earlier run.
+	// Only, if not 0, makes Returned count frames from that UDP port, or to it as a socket answers, alone: a device may give back
+	// late what it took in an earlier run.
 	Only uint16
 	// NoReceiver leaves the netdev's own XDP program alone: somebody else receives there. Returned is then 0.
 	NoReceiver bool

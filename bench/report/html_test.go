@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -34,7 +35,7 @@ func TestHTML(t *testing.T) {
 	page := string(b)
 	for _, want := range []string{
 		"A &lt;title&gt;", "Interrupted: context canceled", "gloo is not installed", `<td class="met">1.50x`, `<td class="short">1.50x`, "180 ns", "0.1 % lost",
-		"rings &amp; lane", "frame size, bytes", "prefers-color-scheme:dark",
+		"rings &amp; lane", `<td>drop/64<div class="against">against c</div>`, `<th class="text">bound by`, "frame size, bytes", "prefers-color-scheme:dark",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in the page", want)
@@ -78,6 +79,46 @@ func TestPlotIsWellFormed(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Zero has no place on a logarithmic axis: no point is drawn for it, and no line leads there.
+func TestZeroOnALogAxis(t *testing.T) {
+	p := Plot{LogY: true}
+	for x, y := range []float64{3, 4, 0, 5, 0, 6, 7} {
+		p.At("a", float64(x), []float64{y})
+	}
+	svg := string(p.SVG())
+	if n := strings.Count(svg, "<circle"); n != 5 {
+		t.Errorf("%d points, want 5: %s", n, svg)
+	}
+	m := regexp.MustCompile(`<path d="([^"]*)"`).FindStringSubmatch(svg)
+	if m == nil || regexp.MustCompile(`[0-9. ]+`).ReplaceAllString(m[1], "") != "MLMML" {
+		t.Errorf("path %q", m)
+	}
+	p.LogY = false
+	if n := strings.Count(string(p.SVG()), "<circle"); n != 7 {
+		t.Errorf("%d points on a linear axis, want 7", n)
+	}
+}
+
+func TestLabel(t *testing.T) {
+	for _, tt := range []struct {
+		v    float64
+		want string
+	}{{0.25, "0.25"}, {8192, "8192"}, {16384, "16384"}, {65536, "65536"}, {20000, "20k"}, {1.5e6, "1.5M"}, {2e9, "2G"}} {
+		if got := label(tt.v); got != tt.want {
+			t.Errorf("%v is %q, want %q", tt.v, got, tt.want)
+		}
+	}
+}
+
+// A report whose rows say neither what bounds them nor anything else has no column for it.
+func TestNoEmptyColumn(t *testing.T) {
+	r := New("make bench-x")
+	r.Add(Row{Name: "busbw/native/64KiB", Unit: "GB/s"}, []float64{1}, nil)
+	if b, err := r.HTML(); err != nil || strings.Contains(string(b), "bound by") || strings.Contains(string(b), "ratios are") {
+		t.Errorf("%v: %s", err, b)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gradnic/internal/plot"
 )
@@ -124,6 +125,9 @@ func (a axis) ticks() (t []float64) {
 
 // label writes a tick in few characters.
 func label(v float64) string {
+	if n := math.Abs(v); n >= 1e4 && n < 1e6 && n == math.Trunc(n) && math.Mod(n, 100) != 0 {
+		return strconv.FormatFloat(v, 'f', 0, 64) // a number that somebody counted, such as 65536 slots
+	}
 	for _, m := range []struct {
 		by   float64
 		name string
@@ -184,24 +188,24 @@ func (p *Plot) SVG() template.HTML {
 	s.Text((plot.Left+right)/2, plot.Height-2, "middle", p.X)
 	for i, l := range p.Lines {
 		colour := colours[i%len(colours)]
-		path := ""
-		for k, q := range l.Points {
+		path, move := "", "M"
+		for _, q := range l.Points {
+			if p.LogX && q.X <= 0 || p.LogY && q.Y <= 0 {
+				move = "M" // zero has no place on a logarithmic axis: a gap, where the axis' end would be a figure
+				continue
+			}
 			cx, cy := ax.place(q.X), ay.place(q.Y)
 			if q.High > q.Low {
 				s.Line(cx, ay.place(q.Low), cx, ay.place(q.High), colour+"99")
 			}
-			move := "L"
-			if k == 0 {
-				move = "M"
-			}
-			path += fmt.Sprintf("%s%.1f %.1f", move, cx, cy)
+			path, move = path+fmt.Sprintf("%s%.1f %.1f", move, cx, cy), "L"
 			text := fmt.Sprintf("%s: %s at %s", l.Name, label(q.Y), label(q.X))
 			if q.Text != "" {
 				text += ": " + q.Text
 			}
 			s.Add(`<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"><title>%s</title></circle>`, cx, cy, colour, template.HTMLEscapeString(text))
 		}
-		if !l.Marks && len(l.Points) > 1 {
+		if !l.Marks && strings.Contains(path, "L") {
 			s.Add(`<path d="%s" fill="none" stroke="%s" stroke-width="2"/>`, path, colour)
 		}
 	}

@@ -75,25 +75,30 @@ func veth(a, b End) error {
 	if err := a.NS.Netlink().LinkAdd(pair); err != nil {
 		return fmt.Errorf("netlab: veth %s in %s - %s in %s: %w", a.Name, a.NS.name, b.Name, b.NS.name, err)
 	}
-	for _, e := range []End{a, b} {
-		if err := e.bringUp(); err != nil {
-			return fmt.Errorf("netlab: veth %s in %s: %w", e.Name, e.NS.name, err)
+	// GRO is on at both ends before one is up: a veth that comes up looks at its peer then, and sends live and redirected frames
+	// to one without GRO only once that has had an XDP program.
+	for _, step := range []func(End) error{End.setFeatures, End.bringUp} {
+		for _, e := range []End{a, b} {
+			if err := step(e); err != nil {
+				return fmt.Errorf("netlab: veth %s in %s: %w", e.Name, e.NS.name, err)
+			}
 		}
 	}
 	return nil
+}
+
+func (e End) setFeatures() error {
+	features := map[string]bool{"rx-gro": true}
+	if e.NoChecksumOffload {
+		features["tx-checksum-ip-generic"] = false
+	}
+	return e.NS.SetFeatures(e.Name, features)
 }
 
 func (e End) bringUp() error {
 	link, err := e.NS.Netlink().LinkByName(e.Name)
 	if err != nil {
 		return fmt.Errorf("find link: %w", err)
-	}
-	features := map[string]bool{"rx-gro": true}
-	if e.NoChecksumOffload {
-		features["tx-checksum-ip-generic"] = false
-	}
-	if err := e.NS.SetFeatures(e.Name, features); err != nil {
-		return err
 	}
 	if e.Addr != "" {
 		addr, err := netlink.ParseAddr(e.Addr)

@@ -226,7 +226,7 @@ int bounce(struct xdp_md *ctx)
 }
 
 /* The generator's end of the link needs a program, so that frames redirected to it are delivered; this one counts. With
- * only_port it counts frames from that UDP source port alone: those of one run. */
+ * only_port it counts frames from that UDP port alone, and to it, as a socket answers: those of one run. */
 volatile const __u32 only_port = 0;
 
 SEC("xdp")
@@ -235,7 +235,8 @@ int receive(struct xdp_md *ctx)
 	__u8 *p = (void *)(long)ctx->data;
 	__u8 *end = (void *)(long)ctx->data_end;
 
-	if (only_port && (p + 36 > end || (__u32)(p[34] << 8 | p[35]) != only_port))
+	if (only_port && (p + 38 > end ||
+			  ((__u32)(p[34] << 8 | p[35]) != only_port && (__u32)(p[36] << 8 | p[37]) != only_port)))
 		return XDP_DROP;
 	count();
 	return XDP_DROP;
