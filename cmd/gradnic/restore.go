@@ -36,6 +36,8 @@ func newRestoreCmd() *cobra.Command {
 					continue
 				case r.Skipped != "":
 					fmt.Fprintf(out, "%s left: %s\n", r.Interface, r.Skipped)
+				case len(r.Undone)+len(r.Kept) == 0:
+					fmt.Fprintf(out, "%s is as it was\n", r.Interface)
 				}
 				for _, u := range r.Undone {
 					fmt.Fprintf(out, "%s set back: %s\n", r.Interface, u)

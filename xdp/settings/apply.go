@@ -70,7 +70,7 @@ func apply(dir string, d *device, want Want) (*Applied, error) {
 		if old.alive() && !old.own() {
 			return nil, &InUseError{d.name, old.PID}
 		}
-		if _, err := old.undo(d); err != nil {
+		if _, _, err := old.undo(d); err != nil {
 			return nil, fmt.Errorf("set back what process %d has left: %w", old.PID, err)
 		}
 	}
@@ -79,7 +79,7 @@ func apply(dir string, d *device, want Want) (*Applied, error) {
 	}
 	a := &Applied{record: r}
 	if err := a.all(d, &want); err != nil {
-		_, undone := r.undo(d)
+		_, _, undone := r.undo(d)
 		return nil, errors.Join(err, undone)
 	}
 	if len(r.Changes) == 0 {
@@ -123,7 +123,7 @@ func (a *Applied) all(d *device, want *Want) error {
 			a.Skipped = append(a.Skipped, fmt.Sprintf("hash of UDP ports: %v", err))
 		}
 	}
-	for i, r := range want.Rules {
+	for _, r := range want.Rules {
 		err := a.rule(d, r)
 		if err == nil {
 			continue
@@ -132,13 +132,15 @@ func (a *Applied) all(d *device, want *Want) error {
 			a.Skipped = append(a.Skipped, fmt.Sprintf("rules (ntuple): %v", err))
 			break
 		}
-		// All rules or none: half of them would put half of the flows elsewhere.
-		for k := i - 1; k >= 0; k-- {
-			err = errors.Join(err, d.deleteRule(want.Rules[k]))
+		// All rules or none: half of them would put half of the flows elsewhere. One that was there before is somebody else's.
+		for n := len(a.record.Changes) - 1; n >= 0 && a.record.Changes[n].Rule != nil; n-- {
+			if undone := d.deleteRule(*a.record.Changes[n].Rule); undone != nil {
+				err = errors.Join(err, undone) // it stays in the record
+				break
+			}
+			a.record.Changes, a.Changed = a.record.Changes[:n], a.Changed[:len(a.Changed)-1]
 		}
 		a.Skipped = append(a.Skipped, fmt.Sprintf("rule %v: %v", r, err))
-		a.record.Changes = slices.DeleteFunc(a.record.Changes, func(c change) bool { return c.Kind == kindRule })
-		a.Changed = a.Changed[:len(a.record.Changes)]
 		return a.record.write()
 	}
 	return nil

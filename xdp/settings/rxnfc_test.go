@@ -195,8 +195,8 @@ func TestRules(t *testing.T) {
 			t.Fatalf("state file: %v, %+v", err, r)
 		}
 		// As after a kill: by what the file says.
-		if kept, err := r.undo(d); err != nil || len(kept) != 0 {
-			t.Fatal(kept, err)
+		if undone, kept, err := r.undo(d); err != nil || len(kept) != 0 || len(undone) != 16 {
+			t.Fatal(undone, kept, err)
 		}
 		if len(drv.rules) != 2 || drv.hash != 0x30 {
 			t.Fatalf("special %t: %d rules are left, hash %#x", special, len(drv.rules), drv.hash)
@@ -223,8 +223,39 @@ func TestRulesRefused(t *testing.T) {
 	if len(a.Changed) != 1 || full.hash != hashUDP4ByPorts {
 		t.Fatalf("%+v", a)
 	}
-	if _, err := a.record.undo(testDevice(t, full)); err != nil || full.hash != 0 {
+	if _, _, err := a.record.undo(testDevice(t, full)); err != nil || full.hash != 0 {
 		t.Fatalf("%v, hash %#x", err, full.hash)
+	}
+	// One of the rules was there before: it is not taken away with the others.
+	d := testDevice(t, full)
+	rules := someRules(6)
+	if err := d.insertRule(rules[1]); err != nil {
+		t.Fatal(err)
+	}
+	if a, err = apply(t.TempDir(), d, Want{HashPorts: true, Rules: rules}); err != nil || len(a.Changed) != 1 || len(full.rules) != 1 {
+		t.Fatalf("%v, %+v, %d rules", err, a, len(full.rules))
+	}
+	if _, ok, err := d.findRule(rules[1]); !ok || err != nil {
+		t.Fatalf("somebody else's rule is gone: %v", err)
+	}
+	// A rule that cannot be taken away again stays in the record, so that restore does it.
+	full.rules, full.hash = map[uint32][]byte{}, 0
+	full.refuse = func(cmd uint32) error {
+		if cmd == cmdSRXCLSRLDEL {
+			return unix.EBUSY
+		}
+		return nil
+	}
+	if a, err = apply(t.TempDir(), d, Want{Rules: rules}); err != nil || len(a.Changed) != 4 || len(full.rules) != 4 {
+		t.Fatalf("%v, %+v, %d rules", err, a, len(full.rules))
+	}
+	full.refuse = nil
+	r, err := readRecord(a.record.path)
+	if err != nil || r == nil {
+		t.Fatal(r, err)
+	}
+	if _, _, err := r.undo(d); err != nil || len(full.rules) != 0 {
+		t.Fatalf("%v, %d rules are left", err, len(full.rules))
 	}
 }
 
@@ -243,7 +274,7 @@ func TestUndoFails(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := a.record.undo(d); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "gradnic restore") {
+	if _, _, err := a.record.undo(d); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "gradnic restore") {
 		t.Fatal(err)
 	}
 	r, err := readRecord(path)
@@ -251,7 +282,7 @@ func TestUndoFails(t *testing.T) {
 		t.Fatalf("%v, %+v", err, r)
 	}
 	drv.refuse = nil
-	if _, err := r.undo(d); err != nil || drv.hash != 0 || len(drv.rules) != 0 {
+	if _, _, err := r.undo(d); err != nil || drv.hash != 0 || len(drv.rules) != 0 {
 		t.Fatalf("%v, %#x, %d rules", err, drv.hash, len(drv.rules))
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,10 +53,32 @@ func (c change) String() string {
 	if c.Rule != nil {
 		return "rule " + c.Rule.String()
 	}
+	return fmt.Sprintf("%s: %s, was %s", c.subject(), c.text(c.New), c.text(c.Old))
+}
+
+// subject is what the change is about.
+func (c *change) subject() string {
 	if c.Name != "" {
-		return fmt.Sprintf("%s %s: %v, was %v", c.Kind, c.Name, c.New, c.Old)
+		return c.Kind + " " + c.Name
 	}
-	return fmt.Sprintf("%s: %v, was %v", c.Kind, c.New, c.Old)
+	return c.Kind
+}
+
+// text is values of the change's kind as people read them: "on", "rx=4 tx=4", "fields=0xf0".
+func (c *change) text(v values) string {
+	if c.Kind == kindFeature {
+		return map[bool]string{true: "on", false: "off"}[v["on"] != 0]
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		switch {
+		case c.Kind == kindHash:
+			parts = append(parts, fmt.Sprintf("%s=%#x", name, v[name]))
+		case v[name] != 0 || c.Old[name] != c.New[name]: // a driver has rx and tx, or combined
+			parts = append(parts, fmt.Sprintf("%s=%d", name, v[name]))
+		}
+	}
+	return strings.Join(parts, " ")
 }
 
 // record is a state file.

@@ -20,7 +20,7 @@ func (a *Applied) Undo() (kept []string, err error) {
 	if a == nil || a.record == nil {
 		return nil, nil
 	}
-	kept, err = a.record.undoByName()
+	_, kept, err = a.record.undoByName()
 	if err == nil {
 		a.record = nil
 	}
@@ -28,13 +28,13 @@ func (a *Applied) Undo() (kept []string, err error) {
 }
 
 // undoByName opens the netdev; one that is gone, or another one by now, has nothing to be set back.
-func (r *record) undoByName() (kept []string, err error) {
+func (r *record) undoByName() (undone, kept []string, err error) {
 	d, err := openDevice(r.Interface)
 	if err != nil {
 		if isNoSuchInterface(err) {
-			return nil, r.remove()
+			return nil, nil, r.remove()
 		}
-		return nil, err
+		return nil, nil, err
 	}
 	defer d.close()
 	return r.undo(d)
@@ -45,46 +45,54 @@ func isNoSuchInterface(err error) bool {
 	return errors.Is(err, unix.ENODEV) || strings.Contains(err.Error(), "no such network interface")
 }
 
-func (r *record) undo(d *device) (kept []string, err error) {
+func (r *record) undo(d *device) (undone, kept []string, err error) {
 	if d.index != r.Index {
-		return nil, r.remove()
+		return nil, nil, r.remove()
 	}
 	for len(r.Changes) > 0 {
 		last := len(r.Changes) - 1
-		k, err := r.Changes[last].undo(d)
+		done, k, err := r.Changes[last].undo(d)
 		if err != nil {
-			return kept, errors.Join(fmt.Errorf("interface %s: set back %v: %w (gradnic restore)", r.Interface, r.Changes[last], err), r.write())
+			return undone, kept, errors.Join(fmt.Errorf("interface %s: set back %v: %w (gradnic restore)", r.Interface, r.Changes[last], err), r.write())
 		}
 		if k != "" {
 			kept = append(kept, fmt.Sprintf("interface %s: %s", r.Interface, k))
 		}
+		if done {
+			undone = append(undone, r.Changes[last].String())
+		}
 		r.Changes = r.Changes[:last]
 	}
-	return kept, r.remove()
+	return undone, kept, r.remove()
 }
 
-// undo sets one change back, when it is still there.
-func (c *change) undo(d *device) (kept string, err error) {
+// undo sets one change back, when it is still there; done tells whether it was, and kept why it stays.
+func (c *change) undo(d *device) (done bool, kept string, err error) {
 	if c.Rule != nil {
-		if err := d.deleteRule(*c.Rule); err != nil && !unsupported(err) {
-			return "", err
+		_, there, err := d.findRule(*c.Rule)
+		if err == nil && there {
+			err = d.deleteRule(*c.Rule)
 		}
-		return "", nil
+		if err != nil && !unsupported(err) {
+			return false, "", err
+		}
+		return there, "", nil
 	}
 	now, err := d.get(c.Kind, c.Name)
 	if err != nil {
-		return "", err
+		return false, "", err
 	}
 	switch {
 	case maps.Equal(now, c.Old): // killed before it was made, or set back by somebody else
-		return "", nil
+		return false, "", nil
 	case !maps.Equal(now, c.New):
-		return fmt.Sprintf("%s %s is %v, neither what it was (%v) nor what it was set to (%v): left alone", c.Kind, c.Name, now, c.Old, c.New), nil
+		return false, fmt.Sprintf("%s is %s, neither what it was (%s) nor what it was set to (%s): left alone",
+			c.subject(), c.text(now), c.text(c.Old), c.text(c.New)), nil
 	}
 	for until := time.Now().Add(letGo); ; time.Sleep(5 * time.Millisecond) {
 		err := d.set(c.Kind, c.Name, c.Old)
 		if err == nil || time.Now().After(until) || !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EBUSY) {
-			return "", err
+			return err == nil, "", err
 		}
 	}
 }
@@ -129,10 +137,7 @@ func Restore(dir, iface string) ([]Restored, error) {
 		case r.Namespace != ns: // the netdev went with its namespace
 			out.Err = r.remove()
 		default:
-			for _, c := range r.Changes {
-				out.Undone = append(out.Undone, c.String())
-			}
-			out.Kept, out.Err = r.undoByName()
+			out.Undone, out.Kept, out.Err = r.undoByName()
 		}
 		all = append(all, out)
 	}
