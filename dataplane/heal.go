@@ -206,6 +206,10 @@ func (s *supervisor) tend(w *watched) {
 	}
 	s.nic.cfg.Logger.Info("port rebuilt", "port", w.port.name, "after", time.Since(w.since).Round(time.Millisecond))
 	w.since, w.retry = time.Time{}, time.Time{}
+	// What was seen before was judged by sockets that were not there.
+	if f, err = w.watch.look(w.port.open.netdev); err != nil || !f.exists || f.rebuild != "" {
+		return // it has changed again: the next tick says how
+	}
 	if f.why != "" {
 		s.set(w, StateDown, f.why)
 	} else {

@@ -196,6 +196,9 @@ func TestHealRecreated(t *testing.T) {
 			if bad := log.with("are known"); len(bad) != 0 {
 				t.Fatalf("the ledger was wrong: %s", bad)
 			}
+			if bad := log.with("port up", "but="); len(bad) != 0 {
+				t.Fatalf("nothing is wrong with the new netdev: %s", bad)
+			}
 		})
 	}
 }
