@@ -32,7 +32,7 @@ func Compare(ctx context.Context, o CompareOptions) (*report.Report, error) {
 		return nil, err
 	}
 	if o.Devices == nil {
-		o.Devices = []string{"lane", "rings", "asavie", "c", "packet", "udp", "testpmd", "kernel"}
+		o.Devices = []string{"in-kernel", "lane", "rings", "asavie", "c", "packet", "udp", "testpmd", "kernel"}
 	}
 	if o.Against == "" {
 		o.Against = "asavie"
@@ -85,8 +85,8 @@ func Compare(ctx context.Context, o CompareOptions) (*report.Report, error) {
 // bounds says what keeps a contestant from being faster.
 func bounds(name string, task peers.Task) string {
 	switch {
-	case name == "kernel":
-		return "the generator's core, which runs the device's program too"
+	case name == "kernel" || name == "in-kernel":
+		return kernelBound
 	case name == "packet" && task == peers.Drop:
 		return "an sk_buff and a copy into the ring for each frame, by the softirq"
 	case name == "packet":

@@ -17,7 +17,7 @@ func contestants(ctx context.Context, names, self []string, dir string, r *repor
 	for _, name := range names {
 		c := contestant{name: name}
 		switch name {
-		case "lane", "rings", "asavie", "asavie-example", "packet":
+		case "lane", "in-kernel", "rings", "asavie", "asavie-example", "packet":
 			c.argv = argv(name)
 		case "udp":
 			c.argv, c.toKernel = argv(name), true
@@ -39,7 +39,7 @@ func contestants(ctx context.Context, names, self []string, dir string, r *repor
 			}
 			c.testpmd = true
 		default:
-			return nil, fmt.Errorf("no contestant is named %q: legal are lane, rings, asavie, asavie-example, c, udp, packet, testpmd and kernel", name)
+			return nil, fmt.Errorf("no contestant is named %q: legal are lane, in-kernel, rings, asavie, asavie-example, c, udp, packet, testpmd and kernel", name)
 		}
 		all = append(all, c)
 	}

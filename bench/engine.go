@@ -70,6 +70,7 @@ func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
 			all := []contestant{
 				{name: "kernel", ceiling: gen.OpenDrop},
 				{name: "rings", argv: self("rings")},
+				{name: "in-kernel", argv: self("in-kernel")},
 				{name: "lane", argv: self("lane")},
 				{name: "asavie", argv: self("asavie")},
 				{name: "asavie-example", argv: self("asavie-example")},
@@ -200,11 +201,10 @@ func engineRows(r *report.Report, task peers.Task, sizes []int, got map[string]*
 	pairs := []pair{
 		{"rings", "asavie-example", goalDropAsavie}, {"rings", "c", goalDropC}, {"rings", "asavie", goalDropAsavie}, {"rings", "kernel", 0}, {"rings", "udp", 0},
 		{"lane", "asavie-example", 0}, {"lane", "asavie", 0}, {"lane", "c", 0},
+		{"in-kernel", "asavie-example", 0}, {"in-kernel", "asavie", 0}, {"in-kernel", "kernel", 0},
 	}
-	bound := dropBound
 	if task == peers.Reflect {
 		pairs[0].goal, pairs[1].goal, pairs[2].goal = goalReflectAsavie, 0, goalReflectAsavie
-		bound = reflectBound
 	}
 	for _, p := range pairs {
 		for _, size := range sizes {
@@ -212,7 +212,7 @@ func engineRows(r *report.Report, task peers.Task, sizes []int, got map[string]*
 				continue // interrupted
 			}
 			r.Add(at(p.who, size).costs(report.Row{
-				Name: fmt.Sprintf("%s/%s/%d", task, p.who, size), Unit: "Mpps", Goal: p.goal, Bound: bound,
+				Name: fmt.Sprintf("%s/%s/%d", task, p.who, size), Unit: "Mpps", Goal: p.goal, Bound: bounds(p.who, task),
 				Against: fmt.Sprintf("%s/%s/%d", task, p.against, size),
 			}), at(p.who, size).mpps, at(p.against, size).mpps)
 		}

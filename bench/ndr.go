@@ -49,7 +49,7 @@ func NDR(ctx context.Context, o NDROptions) (*report.Report, error) {
 		return nil, err
 	}
 	if o.Devices == nil {
-		o.Devices = []string{"lane", "rings", "asavie-example", "asavie"}
+		o.Devices = []string{"in-kernel", "lane", "rings", "asavie-example", "asavie"}
 	}
 	if o.Sizes == nil {
 		o.Sizes = []int{64, 298, 1066, 1514}
@@ -350,7 +350,7 @@ func (s *ndrRun) rows(r *report.Report, all []contestant) {
 					continue
 				}
 				p.At(name, float64(size), got.lower)
-				row := report.Row{Name: ndrKey(name, size, goal), Unit: "Mpps", Note: got.note, Bound: reflectBound, Load: report.Median(got.load)}
+				row := report.Row{Name: ndrKey(name, size, goal), Unit: "Mpps", Note: got.note, Bound: bounds(name, peers.Reflect), Load: report.Median(got.load)}
 				if name == "tester alone" || name == "kernel" {
 					row.Bound = "the generator's core, which also runs the device's program and takes the frames back"
 				}
@@ -366,7 +366,7 @@ func (s *ndrRun) rows(r *report.Report, all []contestant) {
 
 // against adds rows of gradnic's own against each yardstick that took part, and tells whether there was one.
 func (s *ndrRun) against(r *report.Report, row report.Row, size int, goal float64, name string, got *ndrSeries) (added bool) {
-	if name != "lane" && name != "rings" {
+	if name != "lane" && name != "rings" && name != "in-kernel" {
 		return false
 	}
 	for _, who := range []string{"asavie-example", "asavie"} {

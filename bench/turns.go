@@ -16,6 +16,7 @@ import (
 const (
 	dropBound    = "copy into the UMEM by the softirq on the generator's core"
 	reflectBound = "one sk_buff a frame in copy-mode transmit"
+	kernelBound  = "the generator's core, which runs the device's program too"
 )
 
 // contestant is one that takes turns.

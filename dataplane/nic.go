@@ -157,7 +157,7 @@ func (n *NIC) openAll(ctx context.Context) error {
 		if p.open, err = p.spec.open(n.environment(p)); err != nil {
 			return p.failed(err)
 		}
-		if err = n.giveBudgets(p); err != nil {
+		if err = errors.Join(n.giveBudgets(p), n.giveAnswer(p)); err != nil {
 			return err
 		}
 	}
@@ -429,6 +429,9 @@ func (n *NIC) Impair(portName string, im Impairment) error {
 		return fmt.Errorf("impair port %s: %w", portName, ErrStopped)
 	}
 	p := n.ports[i]
+	if p.function.InKernel && !im.none() {
+		return fmt.Errorf("impair port %s: its frames come to no lane that could: its function is %v", portName, p.function)
+	}
 	p.impair = nil
 	if !im.none() {
 		p.impair = &impairState{Impairment: im}
@@ -455,42 +458,4 @@ func (n *NIC) Impairment(portName string) (Impairment, error) {
 		return p.impair.Impairment, nil
 	}
 	return Impairment{}, nil
-}
-
-// SetFunction sets what a port does with the frames it receives from now on.
-func (n *NIC) SetFunction(portName string, f Function) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	i, ok := n.PortIndex(portName)
-	if !ok {
-		return fmt.Errorf("no port %s", portName)
-	}
-	if int(f.Kind) >= len(settable) {
-		return fmt.Errorf("port %s: %v: legal are %v", portName, f.Kind, settable)
-	}
-	if now := n.ports[i].function; now.Kind == Serve {
-		return fmt.Errorf("port %s: service %q has it", portName, now.To)
-	}
-	to := i
-	if f.Kind == Forward {
-		if to, ok = n.PortIndex(f.To); !ok {
-			return fmt.Errorf("port %s: forward to %q: no such port", portName, f.To)
-		}
-	} else {
-		f.To = ""
-	}
-	if f.Pktgen && f.Kind != Reflect && f.Kind != Sink {
-		return fmt.Errorf("port %s: %v does not account for pktgen's frames: reflect and sink do", portName, f)
-	}
-	if n.state == stopped {
-		return fmt.Errorf("function of port %s: %w", portName, ErrStopped)
-	}
-	n.ports[i].function = f
-	n.onLanes(func(l *lane) {
-		l.ports[i].function, l.ports[i].forward, l.ports[i].pktgen = f.Kind, to, nil
-		if f.Pktgen {
-			l.ports[i].pktgen = newPktgenAccount()
-		}
-	})
-	return nil
 }

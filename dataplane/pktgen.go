@@ -9,6 +9,7 @@ import (
 	"gradnic/internal/sequence"
 	"gradnic/wire/inet"
 	"gradnic/wire/pktgen"
+	"gradnic/xdp"
 )
 
 // PktgenStreams is how many senders a port's account tells apart; frames of further ones are only counted.
@@ -17,11 +18,12 @@ const PktgenStreams = 16
 // pktgenLongest bounds the latencies that are kept, in ns.
 const pktgenLongest = int64(10e9)
 
-// PktgenSnapshot is what a port's sink or reflect function has seen of the kernel's packet generator, over all lanes.
+// PktgenSnapshot is what a port's sink or reflect function has seen of the kernel's packet generator, over all lanes, or
+// over all CPUs when the function runs in the kernel. There latencies are right to 2 %, and end in the driver.
 type PktgenSnapshot struct {
 	Frames uint64 `json:"frames"` // of pktgen
 	Other  uint64 `json:"other"`  // that are not
-	// Streams are the senders, told apart by source address.
+	// Streams are the senders, told apart by their source addresses.
 	Streams []PktgenStream `json:"streams"`
 	// Untracked are frames of senders beyond PktgenStreams.
 	Untracked uint64 `json:"untracked"`
@@ -127,6 +129,53 @@ func (s *PktgenStream) add(c sequence.Counts) {
 	s.Reordered += c.Reordered
 }
 
+// pktgenPart is the account of one lane, or of one CPU on which the steering program ran.
+type pktgenPart struct {
+	frames, other, untracked uint64
+	streams                  []pktgenPartStream
+	latency                  *hdrhistogram.Histogram
+}
+
+// pktgenPartStream is one sender: its address and its runs that are over, and the counts of the run that is not.
+type pktgenPartStream struct {
+	past   PktgenStream
+	counts sequence.Counts
+}
+
+func (a *pktgenAccount) part() pktgenPart {
+	p := pktgenPart{frames: a.frames, other: a.other, untracked: a.untracked, latency: hdrhistogram.Import(a.latency.Export())}
+	for i, key := range a.keys {
+		if key == 0 {
+			break
+		}
+		past := a.past[i]
+		past.MAC, past.IP = a.macs[i], inet.AddrFromUint32(uint32(key>>32))
+		p.streams = append(p.streams, pktgenPartStream{past, a.streams[i].Counts()})
+	}
+	return p
+}
+
+// partOf is the account of a CPU as the steering program keeps it.
+func partOf(a *xdp.Account) pktgenPart {
+	p := pktgenPart{frames: a.Frames, other: a.Other, untracked: a.Untracked, latency: hdrhistogram.New(1, pktgenLongest, 3)}
+	for i := range a.Streams {
+		x := &a.Streams[i]
+		p.streams = append(p.streams, pktgenPartStream{
+			past: PktgenStream{
+				MAC: x.MAC, IP: x.IP, Unique: x.Past.Unique, Lost: x.Past.Lost, Duplicates: x.Past.Duplicates, Reordered: x.Past.Reordered,
+			},
+			counts: sequence.Counts{
+				First: x.First, Next: x.Next, Unique: x.Unique, Duplicates: x.Duplicates, Reordered: x.Reordered, Ancient: x.Ancient,
+			},
+		})
+	}
+	for _, l := range a.Latency {
+		// Within the histogram's bounds a value is always taken.
+		_ = p.latency.RecordValues(min(max(int64(l.Latency), 1), pktgenLongest), int64(l.Packets))
+	}
+	return p
+}
+
 // Pktgen returns what a port's function has seen of pktgen since it was set with Function.Pktgen.
 func (n *NIC) Pktgen(portName string) (PktgenSnapshot, error) {
 	n.mu.Lock()
@@ -135,56 +184,61 @@ func (n *NIC) Pktgen(portName string) (PktgenSnapshot, error) {
 	if !ok {
 		return PktgenSnapshot{}, fmt.Errorf("no port %s", portName)
 	}
-	if !n.ports[i].function.Pktgen {
-		return PktgenSnapshot{}, fmt.Errorf("port %s: its function %v does not account for pktgen's frames", portName, n.ports[i].function)
+	p := n.ports[i]
+	if !p.function.Pktgen {
+		return PktgenSnapshot{}, fmt.Errorf("port %s: its function %v does not account for pktgen's frames", portName, p.function)
 	}
-	type stream struct {
-		PktgenStream
-		key    uint64
-		counts sequence.Counts
+	var parts []pktgenPart
+	if p.function.InKernel {
+		if p.open == nil || p.open.accounts == nil {
+			return PktgenSnapshot{}, fmt.Errorf("port %s: not open", portName)
+		}
+		accounts, err := p.open.accounts()
+		if err != nil {
+			return PktgenSnapshot{}, fmt.Errorf("port %s: %w", portName, err)
+		}
+		for k := range accounts {
+			parts = append(parts, partOf(&accounts[k]))
+		}
+	} else {
+		parts = make([]pktgenPart, len(n.lanes))
+		// Each lane copies its own account; they are added up here.
+		n.onLanes(func(l *lane) { parts[l.id] = l.ports[i].pktgen.part() })
+	}
+	return pktgenSum(parts), nil
+}
+
+// pktgenSum adds accounts up: a sender may have come to several lanes.
+func pktgenSum(parts []pktgenPart) (s PktgenSnapshot) {
+	type sender struct {
+		mac inet.MAC
+		ip  inet.Addr
 	}
 	var (
-		s       PktgenSnapshot
-		parts   = make([]pktgenAccount, len(n.lanes))
-		streams = make([][PktgenStreams]sequence.Counts, len(n.lanes))
+		all     []pktgenPartStream
+		index   = map[sender]int{}
+		latency = hdrhistogram.New(1, pktgenLongest, 3)
 	)
-	// Each lane copies its own account; they are added up here.
-	n.onLanes(func(l *lane) {
-		a := l.ports[i].pktgen
-		parts[l.id] = *a
-		parts[l.id].latency = hdrhistogram.Import(a.latency.Export())
-		for k, t := range a.streams {
-			streams[l.id][k] = t.Counts()
-		}
-	})
-	var all []stream
-	latency := hdrhistogram.New(1, pktgenLongest, 3)
-	for lane := range parts {
-		a := &parts[lane]
-		s.Frames, s.Other, s.Untracked = s.Frames+a.frames, s.Other+a.other, s.Untracked+a.untracked
-		latency.Merge(a.latency)
-	keys:
-		for k, key := range a.keys {
-			if key == 0 {
-				break
+	for k := range parts {
+		p := &parts[k]
+		s.Frames, s.Other, s.Untracked = s.Frames+p.frames, s.Other+p.other, s.Untracked+p.untracked
+		latency.Merge(p.latency)
+		for _, x := range p.streams {
+			at, known := index[sender{x.past.MAC, x.past.IP}]
+			if !known {
+				index[sender{x.past.MAC, x.past.IP}] = len(all)
+				all = append(all, x)
+				continue
 			}
-			past := &a.past[k]
-			for x := range all {
-				if s := &all[x]; s.key == key {
-					s.counts = s.counts.Merge(streams[lane][k])
-					s.Unique, s.Lost = s.Unique+past.Unique, s.Lost+past.Lost
-					s.Duplicates, s.Reordered = s.Duplicates+past.Duplicates, s.Reordered+past.Reordered
-					continue keys
-				}
-			}
-			first := *past
-			first.MAC, first.IP = a.macs[k], inet.AddrFromUint32(uint32(key>>32))
-			all = append(all, stream{first, key, streams[lane][k]})
+			y := &all[at]
+			y.counts = y.counts.Merge(x.counts)
+			y.past.Unique, y.past.Lost = y.past.Unique+x.past.Unique, y.past.Lost+x.past.Lost
+			y.past.Duplicates, y.past.Reordered = y.past.Duplicates+x.past.Duplicates, y.past.Reordered+x.past.Reordered
 		}
 	}
 	for _, x := range all {
-		x.add(x.counts)
-		s.Streams = append(s.Streams, x.PktgenStream)
+		x.past.add(x.counts)
+		s.Streams = append(s.Streams, x.past)
 	}
 	if samples := latency.TotalCount(); samples > 0 {
 		us := func(q float64) float64 { return float64(latency.ValueAtQuantile(q)) / 1e3 }
@@ -193,5 +247,5 @@ func (n *NIC) Pktgen(portName string) (PktgenSnapshot, error) {
 			s.Latency.P999 = us(99.9)
 		}
 	}
-	return s, nil
+	return s
 }

@@ -63,6 +63,10 @@ type openPort struct {
 	// steering program.
 	budgets func(*xdp.Budgets) error
 	spent   func() ([]xdp.Spent, error)
+	// answer tells the steering program what to do by itself, before attach or later; accounts reads what it has seen of
+	// pktgen. nil when there is no steering program.
+	answer   func(a xdp.Answer, account bool) error
+	accounts func() ([]xdp.Account, error)
 	// netdev is what the queues were opened on, for the supervisor; zero for other ports.
 	netdev netdev
 }

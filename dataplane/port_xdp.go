@@ -222,7 +222,7 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 		depth: depth, netdev: netdev{o.ifindex, n, o.steering.ProgramID(), e.longest},
 		mode: o.steering.Mode().String(), zeroCopy: o.sockets[0].ZeroCopy(),
 		attach: func() error { return o.attach(e.serviceUDP()) }, serve: o.serve, detach: o.detach, close: o.close, statistics: o.statistics, steering: o.steering.Counters,
-		budgets: o.steering.SetBudgets, spent: o.steering.Spent,
+		budgets: o.steering.SetBudgets, spent: o.steering.Spent, answer: o.steering.SetAnswer, accounts: o.steering.Accounts,
 	}
 	if err := o.steering.NativeError(); err != nil {
 		e.cfg.Logger.Warn("native XDP refused, generic is used", "interface", p.Interface, "err", err)

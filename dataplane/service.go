@@ -132,6 +132,9 @@ func (n *NIC) checkService(spec *ServiceSpec) error {
 		if x, ok := n.ports[i].spec.(XDPPort); ok && !x.WholePort {
 			return fmt.Errorf("port %s: it is not opened as a whole (WholePort)", name)
 		}
+		if f := n.ports[i].function; f.InKernel {
+			return fmt.Errorf("port %s: its frames come to no lane: its function is %v", name, f)
+		}
 		for _, o := range n.services {
 			if slices.Contains(o.spec.Ports, name) {
 				return fmt.Errorf("port %s: service %q has it", name, o.spec.Name)

@@ -24,7 +24,8 @@ const (
 	SinkHere
 	// ReflectHere sends them back by XDP_TX with their MAC addresses exchanged, under the verdict Reflected. What a driver
 	// then cannot send it drops, and counts under names of its own (ethtool -S). On a veth the other end needs an XDP
-	// program or GRO, as for all XDP_TX.
+	// program, even one that passes everything: without one the driver takes the frames and does not tell that end
+	// (veth_xdp_flush in drivers/net/veth.c of Linux 6.18).
 	ReflectHere
 )
 

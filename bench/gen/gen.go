@@ -101,6 +101,7 @@ func Open(opts Options) (*Generator, error) {
 		"dice":     opts.Seed*2 + 1,
 
 		"only_port": uint32(opts.Only),
+		"macs":      [12]byte(opts.Frame),
 	}
 	if opts.StampAt > 0 {
 		vars["stamp_sum"] = flow.PayloadSum(opts.Frame[opts.StampAt+flow.StampLen:])

@@ -19,26 +19,37 @@ const (
 
 // lane is the whole of gradnic: a NIC with one lane on one netdev.
 type lane struct {
-	nic *dataplane.NIC
-	on  Target
+	nic      *dataplane.NIC
+	on       Target
+	inKernel bool
 }
 
-func startLane(on Target) (Peer, error) {
+func startLane(on Target) (Peer, error) { return newLane(on, false) }
+
+// startInKernel is the NIC whose port's function the steering program carries out.
+func startInKernel(on Target) (Peer, error) {
+	if on.Task != Drop && on.Task != Reflect {
+		return nil, fmt.Errorf("in-kernel: sinks and reflects, task %v is a lane's", on.Task)
+	}
+	return newLane(on, true)
+}
+
+func newLane(on Target, inKernel bool) (Peer, error) {
 	nic, err := dataplane.New(dataplane.Config{
 		MAC: nicMAC, IP: nicIP, CPUs: []int{on.CPU}, Wait: dataplane.Busy,
 	}, dataplane.XDPPort{Interface: on.Interface, Mode: xdp.Native})
 	if err != nil {
 		return nil, fmt.Errorf("lane: %w", err)
 	}
-	p := &lane{nic: nic, on: on}
+	p := &lane{nic: nic, on: on, inKernel: inKernel}
 	if err := nic.Start(context.Background()); err != nil {
 		return nil, fmt.Errorf("lane: %w", err)
 	}
 	switch on.Task {
 	case Drop:
-		err = nic.SetFunction(on.Interface, dataplane.Function{Kind: dataplane.Sink})
+		err = nic.SetFunction(on.Interface, dataplane.Function{Kind: dataplane.Sink, InKernel: inKernel})
 	case Reflect:
-		err = nic.SetFunction(on.Interface, dataplane.Function{Kind: dataplane.Reflect})
+		err = nic.SetFunction(on.Interface, dataplane.Function{Kind: dataplane.Reflect, InKernel: inKernel})
 	default:
 		job := dataplane.JobSpec{Name: "bench", Workers: AggregateWorkers, Elements: on.Task.elements(), Slots: AggregateSlots}
 		for r := range AggregateWorkers {
@@ -70,6 +81,10 @@ func (p *lane) Stop() (Counts, error) {
 	n := Counts{
 		Received: s.Total.Received, Returned: s.Total.Transmitted, Results: s.Total.Results,
 		Lost: s.Total.Dropped() + s.Total.ReplicasDropped(),
+	}
+	if p.inKernel {
+		n.Returned = s.Ports[0].Steering[xdp.Reflected.String()]
+		n.Received = n.Returned + s.Ports[0].Steering[xdp.Sunk.String()]
 	}
 	return n, errors.Join(err, s.Check())
 }

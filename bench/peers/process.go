@@ -89,6 +89,7 @@ var kinds = map[string]func(Target) (Peer, error){
 	"asavie-example": startAsavieExample,
 	"rings":          startRings,
 	"lane":           startLane,
+	"in-kernel":      startInKernel,
 	"udp":            startUDP,
 	"packet":         startPacket,
 	"slowed":         startSlowed,

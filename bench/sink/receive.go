@@ -128,14 +128,20 @@ func (s *Sink) receiveXDP(ctx context.Context, i int, o Options) error {
 	for {
 		n := sock.Receive(descs[:])
 		if ctx.Err() != nil && time.Now().After(s.patience(&over)) {
-			n = 0 // somebody sends on for ever
+			return nil // somebody sends on for ever
 		}
 		if n == 0 {
-			if ctx.Err() != nil {
-				return nil
+			// What was sent before the end may still be on its way through a softirq that waits for its CPU.
+			stopping, wait := ctx.Err() != nil, 20*time.Millisecond
+			if stopping {
+				wait = 200 * time.Millisecond
 			}
-			if _, err := sock.Wait(20 * time.Millisecond); err != nil {
+			came, err := sock.Wait(wait)
+			if err != nil {
 				return fmt.Errorf("sink: queue %d: %w", i, err)
+			}
+			if stopping && !came {
+				return nil
 			}
 			continue
 		}

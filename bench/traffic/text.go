@@ -3,9 +3,12 @@ package traffic
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"gradnic/bench/sink"
+	"gradnic/xdp"
 )
 
 // Write writes the run for people.
@@ -49,6 +52,12 @@ func (r *DeviceReport) Write(w io.Writer) error {
 	c := &r.Counters
 	p.line("received %d frames, passed %d, transmitted %d, dropped %d; lost before: %d by the socket, %d ring full", c.Received, c.Passed,
 		c.Transmitted, c.Dropped(), r.Port.Kernel.RxDropped, r.Port.Kernel.RxRingFull)
+	if n := r.Port.Steering[xdp.Reflected.String()] + r.Port.Steering[xdp.Sunk.String()]; n > 0 {
+		p.line("in the kernel: %d frames sent back, %d dropped as asked", r.Port.Steering[xdp.Reflected.String()], r.Port.Steering[xdp.Sunk.String()])
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Driver)) {
+		p.line("driver   %s %d", name, r.Driver[name])
+	}
 	if g := r.Pktgen; g != nil {
 		p.line("pktgen   %d frames, %d others, %d of senders beyond the account", g.Frames, g.Other, g.Untracked)
 		for _, s := range g.Streams {

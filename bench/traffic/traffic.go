@@ -219,8 +219,8 @@ func carrier(ctx context.Context, name string, patience time.Duration) error {
 	}
 }
 
-// Receive runs a sink until ctx ends or the time is over, and says what came.
-func Receive(ctx context.Context, iface, address string, d time.Duration, o sink.Options) (*sink.Summary, error) {
+// Receive runs a sink until ctx ends or the time is over, and says what came. ready is called when frames are taken.
+func Receive(ctx context.Context, iface, address string, d time.Duration, o sink.Options, ready func()) (*sink.Summary, error) {
 	var (
 		s   *sink.Sink
 		err error
@@ -237,6 +237,7 @@ func Receive(ctx context.Context, iface, address string, d time.Duration, o sink
 	if err != nil {
 		return nil, err
 	}
+	ready()
 	wait(ctx, d)
 	return s.Stop()
 }
@@ -260,6 +261,7 @@ type Device struct {
 	Interface string
 	Function  dataplane.FunctionKind
 	Pktgen    bool
+	InKernel  bool // the steering program does it, see dataplane.Function
 	MAC       inet.MAC
 	IP        inet.Addr
 	Lanes     int
@@ -273,6 +275,9 @@ type DeviceReport struct {
 	Counters dataplane.Counters        `json:"counters"`
 	Port     dataplane.PortSnapshot    `json:"port"`
 	Pktgen   *dataplane.PktgenSnapshot `json:"pktgen,omitempty"`
+	// Driver are those of the driver's own counters that have grown and whose names speak of drops or errors: what it
+	// could not send back of what the function in the kernel gave it is in no other counter.
+	Driver map[string]uint64 `json:"driver,omitempty"`
 }
 
 // Run is the device's life; ready is called when frames are taken.
@@ -293,12 +298,18 @@ func (d Device) Run(ctx context.Context, ready func()) (*DeviceReport, error) {
 		defer cancel()
 		return n.Stop(end)
 	}
-	if err := n.SetFunction(d.Interface, dataplane.Function{Kind: d.Function, Pktgen: d.Pktgen}); err != nil {
+	if err := n.SetFunction(d.Interface, dataplane.Function{Kind: d.Function, Pktgen: d.Pktgen, InKernel: d.InKernel}); err != nil {
 		return nil, errors.Join(err, stop())
 	}
+	before := driverLosses(d.Interface)
 	ready()
 	wait(ctx, d.For)
-	r := &DeviceReport{}
+	r := &DeviceReport{Driver: map[string]uint64{}}
+	for name, n := range driverLosses(d.Interface) {
+		if n > before[name] {
+			r.Driver[name] = n - before[name]
+		}
+	}
 	if d.Pktgen {
 		p, err := n.Pktgen(d.Interface)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"gradnic/internal/netlab"
 	"gradnic/internal/netlab/netlabtest"
 	"gradnic/wire/inet"
+	"gradnic/xdp"
 )
 
 // The line rate that everybody knows: 64 bytes with FCS at 10 Gbit/s are 14.88 Mpps.
@@ -57,34 +58,39 @@ func TestEndToEnd(t *testing.T) {
 	for _, kind := range []string{"kernel", "xdp", "udp"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var sum *sink.Summary
-		done := make(chan error, 1)
+		ready, done := make(chan struct{}), make(chan error, 1)
 		go func() {
 			done <- b.Do(func() (err error) {
 				address, queues := "", 2
 				if kind == "udp" {
 					address = "10.50.0.253"
 				}
-				sum, err = Receive(ctx, "b0", address, 0, sink.Options{Queues: queues, Latency: true})
+				sum, err = Receive(ctx, "b0", address, 0, sink.Options{Queues: queues, Latency: true}, func() { close(ready) })
 				return err
 			})
 		}()
-		time.Sleep(300 * time.Millisecond) // it opens its sockets
-		g := Generate{Kind: kind, Interface: "a0", Flow: to, Rate: rate.Rate{Value: 20e6, Unit: rate.L2}, For: 300 * time.Millisecond}
+		select {
+		case <-ready:
+		case err := <-done:
+			t.Fatal(kind, err)
+		}
+		g := Generate{Kind: kind, Interface: "a0", Flow: to, Rate: rate.Rate{Value: 2e6, Unit: rate.L2}, For: 300 * time.Millisecond}
 		var sent *Sent
 		err := a.Do(func() (err error) { sent, err = g.Run(t.Context()); return })
 		cancel()
 		if err2 := <-done; err != nil || err2 != nil {
 			t.Fatal(kind, err, err2)
 		}
-		// On a machine that is busy with other things the run is INVALID, and says so; all of it arrives even then.
-		if want := uint64(5859); sent.Invalid == "" && sent.Frames != want {
+		// On a machine that is busy with other things the run is INVALID, and says so; all of it arrives even then, since the
+		// sink's memory holds all of it.
+		if want := uint64(586); sent.Invalid == "" && sent.Frames != want {
 			t.Errorf("%s: sent %d frames, want %d", kind, sent.Frames, want)
 		}
 		if sum.Unique != sent.Frames || sum.Damaged+sum.Lost != 0 || sent.Frames == 0 {
 			t.Errorf("%s: sent %d frames; arrived %+v", kind, sent.Frames, sum)
 		}
-		if sent.Invalid == "" && (math.Abs(sent.L2/20e6-1) > 0.01 || math.Abs(sent.L1/sent.L2-148./128) > 1e-9) {
-			t.Errorf("%s: L2 %.0f, L1 %.0f bit/s, asked 20e6 L2", kind, sent.L2, sent.L1)
+		if sent.Invalid == "" && (math.Abs(sent.L2/2e6-1) > 0.01 || math.Abs(sent.L1/sent.L2-148./128) > 1e-9) {
+			t.Errorf("%s: L2 %.0f, L1 %.0f bit/s, asked 2e6 L2", kind, sent.L2, sent.L1)
 		}
 		var text strings.Builder
 		if err := sent.Write(&text); err != nil || WriteSummary(&text, sum) != nil || !strings.Contains(text.String(), "Gbit/s L1") || !strings.Contains(text.String(), "0 lost") {
@@ -92,14 +98,22 @@ func TestEndToEnd(t *testing.T) {
 		}
 	}
 
-	// Now a NIC that reflects.
+	// Now a NIC that reflects, and one that sinks in the kernel.
+	for _, d := range []Device{{Function: dataplane.Reflect}, {Function: dataplane.Sink, InKernel: true}} {
+		device(t, a, b, d, to)
+	}
+}
+
+// device lets a NIC be the device under test for a moment, on the interface b0, while 1,000 frames come.
+func device(t *testing.T, a, b *netlab.NS, d Device, to flow.Options) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var rep *DeviceReport
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		done <- b.Do(func() (err error) {
-			d := Device{Interface: "b0", Function: dataplane.Reflect, Pktgen: true, MAC: inet.MAC{6, 0, 0, 0, 0, 0xfe}, IP: inet.Addr{10, 50, 0, 254}, Lanes: 2}
+			d.Interface, d.Pktgen, d.MAC, d.IP, d.Lanes = "b0", true, inet.MAC{6, 0, 0, 0, 0, 0xfe}, inet.Addr{10, 50, 0, 254}, 2
 			rep, err = d.Run(ctx, func() { close(ready) })
 			return err
 		})
@@ -111,13 +125,17 @@ func TestEndToEnd(t *testing.T) {
 	}
 	g := Generate{Kind: "xdp", Interface: "a0", Flow: to, Rate: rate.Rate{Value: 5000, Unit: rate.PPS}, For: 200 * time.Millisecond, Queues: 2}
 	var sent *Sent
-	err = a.Do(func() (err error) { sent, err = g.Run(t.Context()); return })
+	err := a.Do(func() (err error) { sent, err = g.Run(t.Context()); return })
 	time.Sleep(50 * time.Millisecond)
 	cancel()
 	if err2 := <-done; err != nil || err2 != nil {
 		t.Fatal(err, err2)
 	}
-	if rep.Counters.Received < sent.Frames || rep.Counters.Passed != rep.Counters.Received || rep.Pktgen == nil || rep.Pktgen.Other < sent.Frames {
-		t.Errorf("sent %d; the device says %+v, %+v", sent.Frames, rep.Counters, rep.Pktgen)
+	received, passed := rep.Counters.Received, rep.Counters.Passed
+	if d.InKernel { // no lane has seen any
+		received, passed = rep.Port.Steering[xdp.Sunk.String()], rep.Port.Steering[xdp.Sunk.String()]-received
+	}
+	if received < sent.Frames || passed != received || rep.Pktgen == nil || rep.Pktgen.Other < sent.Frames {
+		t.Errorf("%v, in the kernel %t: sent %d; the device says %+v, %+v", d.Function, d.InKernel, sent.Frames, rep.Counters, rep.Pktgen)
 	}
 }

@@ -82,7 +82,7 @@ device bounds what can be told: results that come near it are marked "tester-bou
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.Devices, "devices", []string{"lane", "rings", "asavie-example", "asavie"}, "of lane, rings, asavie, asavie-example, c, udp, packet, testpmd, kernel")
+	f.StringSliceVar(&o.Devices, "devices", []string{"in-kernel", "lane", "rings", "asavie-example", "asavie"}, "of in-kernel, lane, rings, asavie, asavie-example, c, udp, packet, testpmd, kernel")
 	f.IntSliceVar(&o.Sizes, "sizes", []int{64, 298, 1066, 1514}, "frame sizes in bytes without FCS, at most 3400")
 	f.Float64SliceVar(&goals, "loss", []float64{0, 0.5}, "shares of frames that may be lost, in percent, rising")
 	f.DurationVar(&final, "trial", time.Second, "length of the last trials")

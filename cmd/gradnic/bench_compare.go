@@ -29,7 +29,7 @@ where Debian's dpdk-dev is installed (its af_xdp driver). Needs root, two CPUs a
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.Devices, "devices", []string{"lane", "rings", "asavie", "c", "packet", "udp", "testpmd", "kernel"}, "who takes turns")
+	f.StringSliceVar(&o.Devices, "devices", []string{"in-kernel", "lane", "rings", "asavie", "c", "packet", "udp", "testpmd", "kernel"}, "who takes turns")
 	f.StringVar(&o.Against, "against", "asavie", "whose figures the others' are ratios of")
 	f.IntSliceVar(&o.Sizes, "sizes", []int{64, 298, 1066, 1514}, "frame sizes in bytes without FCS")
 	f.IntVar(&o.Rounds, "rounds", 5, "turns of each contestant")

@@ -22,6 +22,7 @@ volatile const __u32 jobs = 1;     /* jobs in turn, whose workers have addresses
 volatile const __u32 flows = 1;    /* plain frames: the UDP source port runs through this many values */
 volatile const __u32 stamp_at = 0; /* 0: none; else where bench/flow's stamp is */
 volatile const __u32 stamp_sum = 0; /* the payload's part of the stamp's check word */
+volatile const __u32 macs[3] = {}; /* the frame's MAC addresses as they lie */
 volatile const __u64 gap = 0;      /* ns from frame to frame in 1/65536; 0: as fast as it goes */
 /* Shares of 2^32: numbers left out, frames sent twice, sent behind the next one, damaged ones sent in addition. */
 volatile const __u32 lose = 0;
@@ -128,7 +129,11 @@ int generate(struct xdp_md *ctx)
 	if (p + SWITCHML_END > end)
 		return XDP_DROP;
 	sent++;
-	p[14] = 0x45; /* the frame's memory comes back as it was left */
+	/* The frame's memory comes back as it was left: damaged, or turned back by whoever had it. */
+	((__u32 *)p)[0] = macs[0];
+	((__u32 *)p)[1] = macs[1];
+	((__u32 *)p)[2] = macs[2];
+	p[14] = 0x45;
 	if (damage && roll() < damage) {
 		p[14] = 0x65; /* IP version 6 behind IPv4's EtherType */
 		damaged++;

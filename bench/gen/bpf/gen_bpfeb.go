@@ -37,6 +37,7 @@ const (
 	GenVarJobs      = "jobs"
 	GenVarLast      = "last"
 	GenVarLose      = "lose"
+	GenVarMacs      = "macs"
 	GenVarMost      = "most"
 	GenVarOnlyPort  = "only_port"
 	GenVarOrigin    = "origin"
@@ -128,6 +129,7 @@ type GenVariableSpecs struct {
 	Jobs     *ebpf.VariableSpec `ebpf:"jobs"`
 	Last     *ebpf.VariableSpec `ebpf:"last"`
 	Lose     *ebpf.VariableSpec `ebpf:"lose"`
+	Macs     *ebpf.VariableSpec `ebpf:"macs"`
 	Most     *ebpf.VariableSpec `ebpf:"most"`
 	OnlyPort *ebpf.VariableSpec `ebpf:"only_port"`
 	Origin   *ebpf.VariableSpec `ebpf:"origin"`
@@ -193,6 +195,7 @@ type GenVariables struct {
 	Jobs     *ebpf.Variable `ebpf:"jobs"`
 	Last     *ebpf.Variable `ebpf:"last"`
 	Lose     *ebpf.Variable `ebpf:"lose"`
+	Macs     *ebpf.Variable `ebpf:"macs"`
 	Most     *ebpf.Variable `ebpf:"most"`
 	OnlyPort *ebpf.Variable `ebpf:"only_port"`
 	Origin   *ebpf.Variable `ebpf:"origin"`
