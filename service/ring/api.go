@@ -86,13 +86,17 @@ var (
 // NodeError says for which node a generation of the ring ended. All its outstanding requests end with it, and new ones
 // are refused with it until Reform.
 type NodeError struct {
-	Node       uint16 // that failed
+	Node       uint16 // that failed; At itself, when a deadline has passed and no node is known to hold the request up
 	At         uint16 // node that noticed
 	Reason     wire.Reason
 	Generation uint32
 }
 
 func (e *NodeError) Error() string {
+	if e.Reason == wire.Deadline && e.Node == e.At {
+		return fmt.Sprintf("ring, generation %d: a deadline has passed at node %d, which knows of no node that holds the request up; form the ring again",
+			e.Generation, e.Node)
+	}
 	return fmt.Sprintf("ring, generation %d: node %d %v (noticed by node %d); form it again without the node, or with it when it is back",
 		e.Generation, e.Node, e.Reason, e.At)
 }

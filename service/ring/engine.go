@@ -96,6 +96,7 @@ func (e *engine) receive(b []byte) wire.Fault {
 		return wire.Stale
 	}
 	if c := v.Common(); c.Generation != e.ring.generation || c.Epoch != e.ring.epoch {
+		e.behind(v)
 		return wire.Stale
 	}
 	if v.Kind() == wire.Data {
@@ -155,8 +156,7 @@ func (e *engine) submit(r *request) {
 	r.deadline = e.now + min(int64(r.Deadline), math.MaxInt64-e.now)
 	r.number, r.first = e.nextRequest, e.nextBlock
 	r.blocks = max(1, uint32((uint64(len(r.Data))+uint64(block)-1)/uint64(block)))
-	// A block's host is given its own slice, when it is finished here, and N-1 others.
-	r.left = int(r.blocks) * e.nodes * r.cut.frames
+	r.left = r.frames(e.nodes)
 	r.stats.Blocks = int(r.blocks)
 	e.nextRequest++
 	e.nextBlock += r.blocks
@@ -205,31 +205,6 @@ func (e *engine) find(block uint32) *request {
 	return nil
 }
 
-// deadlines fails the generation when a request is late.
-func (e *engine) deadlines() {
-	for _, r := range e.requests {
-		if e.now >= r.deadline {
-			e.fail(e.blame(), e.cfg.Node, wire.Deadline, r.number, 0)
-			return
-		}
-	}
-}
-
-// blame is the node that a late request waited for, as far as this node can tell.
-func (e *engine) blame() uint16 {
-	if e.ring.phase == Forming {
-		for _, m := range e.ring.members {
-			if m.Boot == 0 {
-				return m.Node
-			}
-		}
-	}
-	if e.waits.node != wire.NoNode && e.waits.node != e.cfg.Node {
-		return e.waits.node
-	}
-	return e.up
-}
-
 // next is when tick is due.
 func (e *engine) next() int64 {
 	next := e.ring.nextHello
@@ -240,6 +215,11 @@ func (e *engine) next() int64 {
 		next = min(next, e.ring.heardUp+int64(e.cfg.DeadAfter), e.ring.heardDown+int64(e.cfg.DeadAfter))
 		if e.rx.owed > 0 {
 			next = min(next, e.rx.ackDue)
+		}
+		for _, p := range e.ring.passed {
+			if p != 0 {
+				next = min(next, p+int64(patience))
+			}
 		}
 		if t := e.tx.due(); t > 0 {
 			next = min(next, t)

@@ -17,26 +17,26 @@ import (
 // TestAnyNetwork: whatever a network loses, doubles and puts out of order, and whenever hosts come with their requests,
 // every result is exact, and done in order.
 func TestAnyNetwork(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		n := rapid.IntRange(2, 6).Draw(r, "nodes")
-		w := newNetwork(t, rapid.Uint64().Draw(r, "seed"))
-		w.loss = rapid.SampledFrom([]float64{0, 0.01, 0.1, 0.3}).Draw(r, "loss")
-		w.duplicate = rapid.SampledFrom([]float64{0, 0.05}).Draw(r, "duplicate")
-		w.reorder = rapid.SampledFrom([]float64{0, 0.2}).Draw(r, "reorder")
-		w.room = rapid.SampledFrom([]int{8, outRoom}).Draw(r, "room")
-		w.rate = rapid.SampledFrom([]float64{0, 0.025, 1}).Draw(r, "rate")
-		window := rapid.IntRange(1, 5).Draw(r, "window")
-		mtu := rapid.SampledFrom([]int{640, 1500, 9000}).Draw(r, "mtu")
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 6).Draw(t, "nodes")
+		w := newNetwork(t, rapid.Uint64().Draw(t, "seed"))
+		w.loss = rapid.SampledFrom([]float64{0, 0.01, 0.1, 0.3}).Draw(t, "loss")
+		w.duplicate = rapid.SampledFrom([]float64{0, 0.05}).Draw(t, "duplicate")
+		w.reorder = rapid.SampledFrom([]float64{0, 0.2}).Draw(t, "reorder")
+		w.room = rapid.SampledFrom([]int{8, outRoom}).Draw(t, "room")
+		w.rate = rapid.SampledFrom([]float64{0, 0.025, 1}).Draw(t, "rate")
+		window := rapid.IntRange(1, 5).Draw(t, "window")
+		mtu := rapid.SampledFrom([]int{640, 1500, 9000}).Draw(t, "mtu")
 		nodes := w.ringOf(n, func(c *Config) {
 			c.Window, c.MTU, c.DeadAfter = window, mtu, 10*time.Second
 		})
 		var jobs []*job
 		next := make([]int, n)
-		for range rapid.IntRange(1, 8).Draw(r, "requests") {
-			length := rapid.IntRange(0, 512*n*2).Draw(r, "length")
-			jobs = append(jobs, w.job(n, length, rapid.SampledFrom(codecNames).Draw(r, "codec")))
+		for range rapid.IntRange(1, 8).Draw(t, "requests") {
+			length := rapid.IntRange(0, 512*n*2).Draw(t, "length")
+			jobs = append(jobs, w.job(n, length, rapid.SampledFrom(codecNames).Draw(t, "codec")))
 		}
-		pace := rapid.SampledFrom([]int64{1000, 3_000_000}).Draw(r, "pace")
+		pace := rapid.SampledFrom([]int64{1000, 3_000_000}).Draw(t, "pace")
 		left := func() bool {
 			for _, k := range next {
 				if k < len(jobs) {
@@ -285,77 +285,6 @@ func TestLossIsCheap(t *testing.T) {
 	if bound := int64(3<<19) * 1490 / 1408 * 40; took[0] < bound || took[0] > bound*115/100 {
 		t.Errorf("without loss it took %d ns, the links' bound is %d", took[0], bound)
 	}
-}
-
-// TestRestart: a node is killed and started again at any moment, before its neighbours notice. What they submitted ends
-// with an error or is exact; the node's own next request waits for the next generation.
-func TestRestart(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		n := rapid.IntRange(2, 5).Draw(r, "nodes")
-		w := newNetwork(t, rapid.Uint64().Draw(r, "seed"))
-		w.loss = rapid.SampledFrom([]float64{0, 0.01}).Draw(r, "loss")
-		w.rate = rapid.SampledFrom([]float64{0, 0.025}).Draw(r, "rate")
-		nodes := w.ringOf(n, nil)
-		victim := rapid.IntRange(0, n-1).Draw(r, "victim")
-		var jobs []*job
-		for range rapid.IntRange(1, 4).Draw(r, "requests") {
-			j := w.job(n, rapid.IntRange(1, 512*n*8).Draw(r, "length"), rapid.SampledFrom(codecNames).Draw(r, "codec"))
-			jobs = append(jobs, j)
-			for i, node := range nodes {
-				j.submit(t, node, i)
-			}
-		}
-		// The ring needs about 60 us to form; a request takes some milliseconds.
-		moment := w.now + rapid.Int64Range(0, 30_000_000).Draw(r, "moment")
-		w.at(moment, 0xfff, nil)
-		w.until(10*second, func() bool { return w.now >= moment })
-		w.kill(uint16(victim))
-		away := w.now + rapid.Int64Range(0, 3_000_000_000).Draw(r, "away")
-		w.at(away, 0xfff, nil)
-		w.until(10*second, func() bool { return w.now >= away })
-		again := w.add(Config{Node: uint16(victim), Peers: peers(n), SliceElements: 512, Boot: 1000})
-		// The new life hands in the first request once more, with other values.
-		fresh := w.job(n, len(jobs[0].in[0]), jobs[0].codec)
-		fresh.submit(t, again, victim)
-		done := func() bool {
-			for _, j := range jobs {
-				for i, c := range j.done {
-					if i != victim && c == nil {
-						return false
-					}
-				}
-			}
-			return true
-		}
-		if !w.until(100*second, done) {
-			t.Fatalf("hangs: %+v", nodes[(victim+1)%n].Status())
-		}
-		mixed := *jobs[0] // when nothing had been done before, the ring may have formed with the new life
-		mixed.in = append([][]float32(nil), jobs[0].in...)
-		mixed.in[victim] = fresh.in[victim]
-		for k, j := range jobs {
-			want := j.want(t, 512)
-			var other [][]float32
-			if k == 0 {
-				other = mixed.want(t, 512)
-			}
-			for i, c := range j.done {
-				if i == victim {
-					continue
-				}
-				if c.Err != nil {
-					var e *NodeError
-					if !errors.As(c.Err, &e) || int(e.Node) != victim {
-						t.Fatalf("request %d, node %d: %v; node %d was restarted", k, i, c.Err, victim)
-					}
-					continue
-				}
-				if err := equal(j.data[i], want[i]); err != nil && (other == nil || equal(j.data[i], other[i]) != nil) {
-					t.Fatalf("request %d, node %d says that it is right: %v", k, i, err)
-				}
-			}
-		}
-	})
 }
 
 // TestDeadline: a host that does not hand its request in is named, by all nodes, when the others' deadline has passed.

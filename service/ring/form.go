@@ -19,7 +19,8 @@ type membership struct {
 	seen       uint32 // the highest generation that a neighbour told of
 	epoch      uint32
 	members    []wire.Member // of this generation, in the order of the ring
-	ready      [2]bool       // the neighbour up and down has formed as well
+	ready      [2]bool       // the neighbour up and down has formed as well, with the same epoch
+	passed     [2]int64      // when the neighbour up and down was first heard of in a later generation; 0: it is in this one
 	nextHello  int64
 	heardUp    int64
 	heardDown  int64
@@ -29,8 +30,9 @@ type membership struct {
 
 	failure   *NodeError
 	notice    wire.NoticeHeader
-	failedAt  int64
 	stopAfter int64
+	told      wire.NoticeHeader // while forming: a neighbour's, for whom this generation or a later one is over; no reason: none
+	past      []ended           // generations that this node has left, in their order
 }
 
 // heard notes that a neighbour lives.
@@ -46,6 +48,7 @@ func (m *membership) heard(now int64, node uint16, e *engine) {
 // reform begins a generation with these nodes. Requests that are open must have ended.
 func (e *engine) reform(nodes []uint16) {
 	m := &e.ring
+	e.leaveBehind()
 	m.generation = max(m.generation+1, m.seen)
 	m.phase, m.epoch, m.failure = Forming, 0, nil
 	m.members = make([]wire.Member, len(nodes))
@@ -64,16 +67,20 @@ func (e *engine) reform(nodes []uint16) {
 		e.half = [halves]*window{}
 		return
 	}
+	e.newWindows()
+	e.restart()
+}
+
+func (e *engine) newWindows() {
 	for h := range halves {
 		e.half[h] = newWindow(h, e.cfg.Window, e.nodes, e.cuts)
 	}
-	e.restart()
 }
 
 // restart puts everything that belongs to one generation back to its start.
 func (e *engine) restart() {
 	m := &e.ring
-	m.ready = [2]bool{}
+	m.ready, m.passed, m.told = [2]bool{}, [2]int64{}, wire.NoticeHeader{}
 	m.left, m.downLeft = wire.NoticeHeader{}, false
 	m.nextHello = 0
 	m.heardUp, m.heardDown = e.now, e.now
@@ -115,6 +122,7 @@ func (e *engine) sayHello() {
 	n := h.Put(b[:], m.members)
 	copy(e.scratchHello[:], b[wire.HeaderLen:n])
 	e.both(b[:wire.HeaderLen], e.scratchHello[:n-wire.HeaderLen])
+	e.sayPast()
 }
 
 // both sends a message to the neighbours, once when they are the same node. It goes out even when the port is full:
@@ -145,14 +153,19 @@ func (e *engine) stranger(v wire.View) wire.Fault {
 	if v.Kind() == wire.Hello {
 		e.ring.seen = max(e.ring.seen, v.Generation())
 	}
+	e.behind(v)
 	return wire.Foreign
 }
 
-// stale answers what a node of an ended generation sends: it has not heard of the end.
+// stale answers what a node of an ended generation sends: it has not heard of the end. A hello of an earlier one is answered too:
+// its sender waits for a generation that this node's host has not begun.
 func (e *engine) stale(v wire.View) {
-	if m := &e.ring; m.phase == Failed && v.Generation() == m.generation && e.now > m.stopAfter {
+	m := &e.ring
+	d := int32(v.Generation() - m.generation)
+	if m.phase == Failed && (d == 0 || d < 0 && v.Kind() == wire.Hello) && e.now > m.stopAfter {
 		m.stopAfter, m.nextHello = e.now+int64(helloEvery), e.now
 	}
+	e.behind(v)
 }
 
 // receiveHello learns boots from a neighbour.
@@ -167,18 +180,15 @@ func (e *engine) receiveHello(v wire.View) wire.Fault {
 	same := e.sameMembers(v)
 	switch d := int32(h.Generation - m.generation); {
 	case d < 0:
+		e.behind(v)
 		return wire.Stale
 	case d > 0 && m.phase == Formed:
-		// The neighbour was told to form the ring again, for whatever reason; this generation has lost it.
-		e.fail(h.Node, e.cfg.Node, wire.Superseded, e.firstOpen(), h.Boot)
+		e.passedBy(&h)
 		return wire.OK
 	case d > 0 && same:
+		e.leaveBehind()
 		m.generation = h.Generation
-		for i := range m.members {
-			if m.members[i].Node != e.cfg.Node {
-				m.members[i].Boot = 0
-			}
-		}
+		m.forget(e.cfg.Node)
 		e.renumber()
 	case !same:
 		return wire.Foreign
@@ -187,13 +197,17 @@ func (e *engine) receiveHello(v wire.View) wire.Fault {
 		e.fail(h.Node, e.cfg.Node, wire.Mismatch, e.firstOpen(), h.Boot)
 		return wire.OK
 	}
-	if !e.learn(v, h.Node, h.Boot) {
+	if !e.learn(v, &h) {
 		return wire.OK
 	}
 	m.heard(e.now, h.Node, e)
+	if m.told.Node == h.Node {
+		m.told = wire.NoticeHeader{} // it has come back, or this is its next life
+	}
 	if m.phase == Forming && m.complete() {
 		m.phase = Formed
 		m.epoch = wire.Epoch(m.generation, m.members)
+		m.told = wire.NoticeHeader{}
 		m.nextHello = 0
 		m.heardUp, m.heardDown = e.now, e.now
 	}
@@ -202,19 +216,6 @@ func (e *engine) receiveHello(v wire.View) wire.Fault {
 		m.ready[1] = m.ready[1] || h.Node == e.down
 	}
 	return wire.OK
-}
-
-// renumber keeps requests that wait for the ring to form; they are the first of the generation that was adopted.
-func (e *engine) renumber() {
-	open := append([]*request(nil), e.requests...)
-	e.restart()
-	e.requests = e.requests[:0]
-	for _, r := range open {
-		taken, deadline := r.taken, r.deadline
-		e.submit(r)
-		e.counters.Requests--
-		r.taken, r.deadline = taken, deadline
-	}
 }
 
 // sameMembers compares the hello's nodes with this node's.
@@ -230,14 +231,14 @@ func (e *engine) sameMembers(v wire.View) bool {
 	return true
 }
 
-// learn takes over boots that are news. A boot that differs from one that is known ends a formed generation; while the
-// ring forms the later one counts.
-func (e *engine) learn(v wire.View, sender uint16, boot uint64) bool {
+// learn takes over boots that are news. A boot that differs from one that is known ends a formed generation, unless it is an
+// earlier one and the sender still forms; while the ring forms the later one counts.
+func (e *engine) learn(v wire.View, h *wire.HelloHeader) bool {
 	m := &e.ring
 	for i := range m.members {
 		x := v.Member(i)
-		if x.Node == sender {
-			x.Boot = boot
+		if x.Node == h.Node {
+			x.Boot = h.Boot
 		}
 		mine := &m.members[i]
 		switch {
@@ -249,6 +250,8 @@ func (e *engine) learn(v wire.View, sender uint16, boot uint64) bool {
 			}
 			e.fail(x.Node, e.cfg.Node, wire.Restarted, e.firstOpen(), x.Boot)
 			return false
+		case m.phase == Formed && h.Flags&wire.FlagFormed == 0 && x.Boot < mine.Boot:
+			continue // this one too
 		case m.phase == Formed:
 			e.fail(x.Node, e.cfg.Node, wire.Restarted, e.firstOpen(), x.Boot)
 			return false
@@ -258,22 +261,6 @@ func (e *engine) learn(v wire.View, sender uint16, boot uint64) bool {
 		}
 	}
 	return true
-}
-
-// silence ends the generation when a neighbour has been silent for too long.
-func (e *engine) silence() {
-	m := &e.ring
-	silent := e.up
-	if e.now-m.heardUp < int64(e.cfg.DeadAfter) {
-		if silent = e.down; e.now-m.heardDown < int64(e.cfg.DeadAfter) {
-			return
-		}
-	}
-	if m.left.Reason != 0 {
-		e.parted() // what was to be brought to an end cannot be
-		return
-	}
-	e.fail(silent, e.cfg.Node, wire.Silent, e.firstOpen(), 0)
 }
 
 // passing says whether the node downstream may still lack finished slices of requests that are done here.
@@ -309,25 +296,6 @@ func (e *engine) firstOpen() uint32 {
 	return e.nextRequest
 }
 
-// receiveNotice takes over the end of the generation.
-func (e *engine) receiveNotice(v wire.View) wire.Fault {
-	h := v.Notice()
-	m := &e.ring
-	m.seen = max(m.seen, h.Generation)
-	if h.Generation != m.generation || h.Epoch != m.epoch || m.phase != Formed {
-		return wire.Stale
-	}
-	if h.Reason == wire.Left {
-		if m.left.Reason == 0 {
-			m.left = h
-		}
-		m.downLeft = m.downLeft || h.Failed == e.down
-		return wire.OK
-	}
-	e.fail(h.Failed, h.Origin, h.Reason, h.Request, h.Boot)
-	return wire.OK
-}
-
 // fail ends the generation: every request that is open ends with an error that names the node.
 func (e *engine) fail(node, at uint16, reason wire.Reason, number uint32, boot uint64) {
 	m := &e.ring
@@ -337,7 +305,7 @@ func (e *engine) fail(node, at uint16, reason wire.Reason, number uint32, boot u
 	m.phase = Failed
 	m.failure = &NodeError{Node: node, At: at, Reason: reason, Generation: m.generation}
 	m.notice = wire.NoticeHeader{Common: e.common(), Reason: reason, Request: number, Boot: boot, Failed: node, Origin: at}
-	m.failedAt, m.stopAfter = e.now, e.now+int64(noticeFor)
+	m.stopAfter = e.now + int64(noticeFor)
 	m.nextHello = 0
 	open := append([]*request(nil), e.requests...)
 	clear(e.requests)

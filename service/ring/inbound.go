@@ -337,7 +337,8 @@ func (e *engine) injectBlock(r *request, block uint32) {
 	}
 }
 
-// waits is a request that some host has not handed in, as told by the nodes downstream.
+// waits is a request that some host has not handed in, or that is held up because a node has fallen silent, as told by the
+// nodes downstream.
 type waits struct {
 	node    uint16
 	request uint32
@@ -345,14 +346,16 @@ type waits struct {
 	at      int64
 }
 
-// waitFor is how long a told wait is believed.
+// waitFor is how long a told wait is believed, at least; and two acknowledgements' time.
 const waitFor = 300 * time.Millisecond
 
-// expire forgets a wait that is told no more, and notes one's own.
+// expire forgets a wait that is told no more, and notes one's own: for this node's host, or for the node downstream.
 func (e *engine) expire() {
 	if e.parkedForHost {
 		e.waits = waits{node: e.cfg.Node, request: e.nextRequest, at: e.now}
-	} else if e.waits.node != wire.NoNode && (e.waits.node == e.cfg.Node || e.now-e.waits.at > int64(waitFor)) {
+	} else if e.quiet(e.ring.heardDown) {
+		e.waits = waits{node: e.down, request: e.firstOpen(), at: e.now}
+	} else if e.waits.node != wire.NoNode && (e.waits.node == e.cfg.Node || e.now-e.waits.at > max(int64(waitFor), int64(e.cfg.DeadAfter)/4)) {
 		e.waits = waits{node: wire.NoNode}
 	}
 }

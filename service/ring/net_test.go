@@ -15,9 +15,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// tester is a test or one trial of a property: what fails in a trial names its draws.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
+
 // network carries messages between the nodes of a test, on a clock of its own: with a rate, a delay, and faults.
 type network struct {
-	t          testing.TB
+	t          tester
 	nodes      map[uint16]*Node
 	now        int64
 	events     events
@@ -59,7 +67,7 @@ func (q *events) Pop() any {
 	return x
 }
 
-func newNetwork(t testing.TB, seed uint64) *network {
+func newNetwork(t tester, seed uint64) *network {
 	return &network{t: t, nodes: map[uint16]*Node{}, rng: rand.New(rand.NewPCG(seed, 1)), delay: 20_000, room: outRoom,
 		free: map[uint16]int64{}, timer: map[uint16]uint64{}, cut: map[[2]uint16]bool{}, now: 1}
 }
@@ -199,7 +207,7 @@ func (w *network) job(n, length int, name string) *job {
 }
 
 // submit hands node i's part in.
-func (j *job) submit(t testing.TB, n *Node, i int) {
+func (j *job) submit(t tester, n *Node, i int) {
 	t.Helper()
 	_, err := n.Submit(Request{Data: j.data[i], Codec: j.codec, Done: func(c Completion) {
 		if j.done[i] != nil {
@@ -223,7 +231,7 @@ func (j *job) over() bool {
 
 // want computes what each node must have, by the card's rules and a model of its own: the chain of each slice is summed
 // one hop after the other, encoded anew at each.
-func (j *job) want(t testing.TB, slice int) [][]float32 {
+func (j *job) want(t tester, slice int) [][]float32 {
 	t.Helper()
 	n, length := len(j.in), len(j.in[0])
 	c, err := codec.ByName(j.codec)
@@ -285,7 +293,7 @@ func (j *job) want(t testing.TB, slice int) [][]float32 {
 }
 
 // check compares every node's result with want, bit for bit.
-func (j *job) check(t testing.TB, slice int) {
+func (j *job) check(t tester, slice int) {
 	t.Helper()
 	want := j.want(t, slice)
 	for i := range j.data {

@@ -217,6 +217,7 @@ func (e *engine) receiveAck(v wire.View) wire.Fault {
 		}
 	}
 	if h.WaitNode != wire.NoNode && h.WaitNode != e.cfg.Node && int(h.WaitHops) < e.nodes && !e.parkedForHost {
+		e.rx.ackNow = e.rx.ackNow || e.waits.node != h.WaitNode // it goes round without waiting
 		e.waits = waits{node: h.WaitNode, request: h.WaitRequest, hops: h.WaitHops + 1, at: e.now}
 	}
 	acked := 0

@@ -12,15 +12,15 @@ import (
 // TestPart: nodes that leave as soon as their own requests are done, and what the next node lacks of them is sent, take
 // nothing from the others: all requests end well, whatever is lost, and then all know that a node has left.
 func TestPart(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		n := rapid.IntRange(2, 6).Draw(r, "nodes")
-		w := newNetwork(t, rapid.Uint64().Draw(r, "seed"))
-		w.loss = rapid.SampledFrom([]float64{0, 0.01, 0.05}).Draw(r, "loss")
-		w.rate = rapid.SampledFrom([]float64{0, 0.025}).Draw(r, "rate")
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 6).Draw(t, "nodes")
+		w := newNetwork(t, rapid.Uint64().Draw(t, "seed"))
+		w.loss = rapid.SampledFrom([]float64{0, 0.01, 0.05}).Draw(t, "loss")
+		w.rate = rapid.SampledFrom([]float64{0, 0.025}).Draw(t, "rate")
 		nodes := w.ringOf(n, nil)
 		var jobs []*job
-		for range rapid.IntRange(1, 3).Draw(r, "requests") {
-			jobs = append(jobs, w.job(n, rapid.IntRange(1, 512*n*8).Draw(r, "length"), "bfp16"))
+		for range rapid.IntRange(1, 3).Draw(t, "requests") {
+			jobs = append(jobs, w.job(n, rapid.IntRange(1, 512*n*8).Draw(t, "length"), "bfp16"))
 		}
 		for i, node := range nodes {
 			for _, j := range jobs {

@@ -20,6 +20,9 @@ type request struct {
 // has says whether a block is one of the request's.
 func (r *request) has(block uint32) bool { return block-r.first < r.blocks }
 
+// frames is how many its host is given: of each block its own slice, when it is finished here, and N-1 others.
+func (r *request) frames(nodes int) int { return int(r.blocks) * nodes * r.cut.frames }
+
 // claim is what its frames say.
 func (r *request) claim() claim { return claim{r.cut, r.number, uint32(len(r.Data))} }
 
