@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"testing"
 
+	"gradnic/host/nic"
 	"gradnic/service/ring"
 )
 
 // BenchmarkAllReduce is what the way through shared memory costs: a ring of one node, which only copies, from the NIC's own
 // process, from memory of the arena, and from other memory.
 func BenchmarkAllReduce(b *testing.B) {
-	r := newRig(b, 1, ServerOptions{}, nil)
+	r := newRig(b, 1, nic.Options{}, nil)
 	c := r.dialOne(0, Options{})
 	for _, n := range []int{256, 1 << 20} {
 		inside, err := c.Alloc(n)

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gradnic/service/ring"
+	"gradnic/host/shm"
 )
 
 // Defaults of Options.
@@ -39,25 +38,31 @@ var (
 	ErrClosed = errors.New("host: the client is closed")
 )
 
+// Places is how many requests are outstanding at most; what goes beyond waits in the client.
+const Places = shm.Places
+
+// Stats is what an operation took, summed over its requests.
+type Stats = shm.Stats
+
 // Client is a process's end. Its methods may be called from any goroutine; operations are carried out in the order in
 // which they were started.
 type Client struct {
 	conn     *net.UnixConn
-	memory   *memory
+	memory   *shm.Memory
 	doorbell *os.File
 	done     *os.File
 	piece    int
 	wg       sync.WaitGroup
 
 	talk    sync.Mutex // one question at a time
-	answers chan answer
+	answers chan shm.Answer
 
 	mu     sync.Mutex
 	arena  *arena
 	queue  []*Op // with pieces to hand in
 	change *sync.Cond
 	next   uint32 // requests posted
-	places [Places]*part
+	places [shm.Places]*part
 	open   int
 	lent   int   // allocations that are not freed
 	shut   bool  // released, but for the memory if it is lent
@@ -76,7 +81,7 @@ type Op struct {
 	begun    bool // a part was: an operation of no elements has one too
 	open     int  // parts handed in and not done
 	copying  int  // copies under way between Data or Weights and shared memory
-	stats    ring.Stats
+	stats    Stats
 	err      error
 	over     bool
 	done     chan struct{}
@@ -98,7 +103,7 @@ type Request struct {
 	// Weights, if not nil, and LearningRate: the new weights w - LearningRate * sum are given in Data and in Weights.
 	Weights      []float32
 	LearningRate float32
-	// Codec is the format between NICs, as ring.Request has it; "": "bfp16".
+	// Codec is the format between NICs, "none", "bfp16", "bfp16-intel", "fp16" or "bf16"; "": "bfp16".
 	Codec string
 	// Deadline is how long each request may take, not counting those before it; 0: the NIC's own.
 	Deadline time.Duration
@@ -120,27 +125,27 @@ func Dial(ctx context.Context, path string, o Options) (_ *Client, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("host: connect to the NIC: %w", err)
 	}
-	c := &Client{conn: nc.(*net.UnixConn), piece: o.Piece, arena: newArena(uint64(o.Arena)), answers: make(chan answer, 1)}
+	c := &Client{conn: nc.(*net.UnixConn), piece: o.Piece, arena: newArena(uint64(o.Arena)), answers: make(chan shm.Answer, 1)}
 	c.change = sync.NewCond(&c.mu)
 	defer func() {
 		if err != nil {
 			c.release()
 		}
 	}()
-	fds, err := c.makeMemory(int(controlBytes + o.Arena))
+	fds, err := c.makeMemory(int(shm.ControlBytes + o.Arena))
 	if err != nil {
 		return nil, fmt.Errorf("host: shared memory: %w", err)
 	}
 	if t, ok := ctx.Deadline(); ok {
 		_ = c.conn.SetDeadline(t)
 	}
-	if err := sendPacket(c.conn, &hello{Version: Version, Size: uint64(controlBytes + o.Arena), PID: os.Getpid()}, fds); err != nil {
+	if err := shm.Send(c.conn, &shm.Hello{Version: shm.Version, Size: uint64(shm.ControlBytes + o.Arena), PID: os.Getpid()}, fds); err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
-	_ = unix.Close(fds[fdMemory])
-	var a answer
-	got, err := receivePacket(c.conn, &a)
-	closeAll(got)
+	_ = unix.Close(fds[shm.FDMemory])
+	var a shm.Answer
+	got, err := shm.Receive(c.conn, &a)
+	shm.CloseAll(got)
 	if err != nil {
 		return nil, fmt.Errorf("host: the NIC does not answer: %w", err)
 	}
@@ -159,7 +164,7 @@ func Dial(ctx context.Context, path string, o Options) (_ *Client, err error) {
 func (c *Client) makeMemory(size int) (fds []int, err error) {
 	defer func() {
 		if err != nil {
-			closeAll(fds)
+			shm.CloseAll(fds)
 		}
 	}()
 	fd, err := unix.MemfdCreate("gradnic-host", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -173,11 +178,10 @@ func (c *Client) makeMemory(size int) (fds []int, err error) {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
 		return fds, err
 	}
-	if c.memory, err = mapMemory(fd, size); err != nil {
+	if c.memory, err = shm.Map(fd, size); err != nil {
 		return fds, err
 	}
-	copy(c.memory.control, magic)
-	binary.NativeEndian.PutUint64(c.memory.control[offArena:], uint64(size-controlBytes))
+	shm.PutHeader(c.memory.Control, uint64(size))
 	for range 2 {
 		e, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 		if err != nil {
@@ -185,7 +189,7 @@ func (c *Client) makeMemory(size int) (fds []int, err error) {
 		}
 		fds = append(fds, e)
 	}
-	c.doorbell, c.done = os.NewFile(uintptr(fds[fdDoorbell]), "doorbell"), os.NewFile(uintptr(fds[fdDone]), "done")
+	c.doorbell, c.done = os.NewFile(uintptr(fds[shm.FDDoorbell]), "doorbell"), os.NewFile(uintptr(fds[shm.FDDone]), "done")
 	return fds, nil
 }
 
@@ -202,7 +206,7 @@ func (c *Client) release() {
 	defer c.mu.Unlock()
 	c.shut = true
 	if c.memory != nil && c.lent == 0 {
-		_ = c.memory.unmap()
+		_ = c.memory.Unmap()
 	}
 }
 
@@ -269,7 +273,7 @@ func (c *Client) Alloc(n int) ([]float32, error) {
 		return nil, err
 	}
 	c.lent++
-	return c.memory.floats(at, uint64(n)), nil
+	return c.memory.Floats(at, uint64(n)), nil
 }
 
 // Free gives back what Alloc gave, once no operation uses it; of the slice only the start counts. It may be called after
@@ -280,12 +284,12 @@ func (c *Client) Free(f []float32) error {
 	if len(f) == 0 {
 		return nil
 	}
-	at, ok := c.memory.offsetOf(f[:1])
+	at, ok := c.memory.OffsetOf(f[:1])
 	if !ok || !c.arena.give(at) {
 		return errors.New("host: the slice was not allocated from the arena, or was freed already")
 	}
 	if c.lent--; c.lent == 0 && c.shut {
-		return c.memory.unmap()
+		return c.memory.Unmap()
 	}
 	return nil
 }
@@ -299,10 +303,10 @@ func (c *Client) Lent() int {
 
 // AllReduce carries out an operation. The context ends the wait, not the operation: the buffers are the NIC's until it is
 // done, so after an error of the context they must not be used until Wait of another operation has returned.
-func (c *Client) AllReduce(ctx context.Context, r Request) (ring.Stats, error) {
+func (c *Client) AllReduce(ctx context.Context, r Request) (Stats, error) {
 	op, err := c.Start(r)
 	if err != nil {
-		return ring.Stats{}, err
+		return Stats{}, err
 	}
 	return op.Wait(ctx)
 }
@@ -312,7 +316,7 @@ func (c *Client) Start(r Request) (*Op, error) {
 	if r.Weights != nil && len(r.Weights) != len(r.Data) {
 		return nil, fmt.Errorf("host: %d weights for %d gradients", len(r.Weights), len(r.Data))
 	}
-	if err := (&wireRequest{codec: r.Codec}).put(make([]byte, requestBytes)); err != nil {
+	if err := (&shm.Request{Codec: r.Codec}).Put(make([]byte, shm.RequestBytes)); err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
 	op := &Op{c: c, data: r.Data, weights: r.Weights, rate: r.LearningRate, codec: r.Codec, deadline: r.Deadline, done: make(chan struct{})}
@@ -327,7 +331,7 @@ func (c *Client) Start(r Request) (*Op, error) {
 }
 
 // Wait returns when the operation has ended, or the context.
-func (o *Op) Wait(ctx context.Context) (ring.Stats, error) {
+func (o *Op) Wait(ctx context.Context) (Stats, error) {
 	select {
 	case <-o.done:
 		return o.stats, o.err
@@ -337,7 +341,7 @@ func (o *Op) Wait(ctx context.Context) (ring.Stats, error) {
 	case <-o.done:
 		return o.stats, o.err
 	case <-ctx.Done():
-		return ring.Stats{}, fmt.Errorf("host: wait: %w", ctx.Err())
+		return Stats{}, fmt.Errorf("host: wait: %w", ctx.Err())
 	}
 }
 
@@ -352,17 +356,17 @@ type Status struct {
 }
 
 // Status asks the NIC.
-func (c *Client) Status() (Status, error) { return c.question(&ask{Op: "status"}) }
+func (c *Client) Status() (Status, error) { return c.question(&shm.Ask{Op: "status"}) }
 
 // Reform has the node form the ring again, of these nodes; all of them must be told.
 func (c *Client) Reform(nodes []uint16) (Status, error) {
-	return c.question(&ask{Op: "reform", Nodes: nodes})
+	return c.question(&shm.Ask{Op: "reform", Nodes: nodes})
 }
 
-func (c *Client) question(q *ask) (Status, error) {
+func (c *Client) question(q *shm.Ask) (Status, error) {
 	c.talk.Lock()
 	defer c.talk.Unlock()
-	if err := sendPacket(c.conn, q, nil); err != nil {
+	if err := shm.Send(c.conn, q, nil); err != nil {
 		return Status{}, fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	a, ok := <-c.answers

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"gradnic/host/nic"
 	"gradnic/service/ring"
 )
 
 // TestAllReduce: memory of the arena and other memory, in one piece and in many, give what the ring gives, bit for bit.
 func TestAllReduce(t *testing.T) {
 	for _, nodes := range []int{2, 3} {
-		r := newRig(t, nodes, ServerOptions{}, nil)
+		r := newRig(t, nodes, nic.Options{}, nil)
 		for _, piece := range []int{0, 10_000} {
 			clients := r.dial(Options{Arena: 2 << 20, Piece: piece})
 			if piece == 0 {
@@ -59,7 +60,7 @@ func TestAllReduce(t *testing.T) {
 // TestAsTheRing: with compression too, a client gets what the ring gives a caller in the NIC's own process.
 func TestAsTheRing(t *testing.T) {
 	const nodes, n = 3, 50_000
-	r := newRig(t, nodes, ServerOptions{}, nil)
+	r := newRig(t, nodes, nic.Options{}, nil)
 	clients := r.dial(Options{})
 	for _, codec := range []string{"", "bfp16-intel", "fp16"} {
 		err := each(clients, func(i int, c *Client) error {
@@ -81,7 +82,7 @@ func TestAsTheRing(t *testing.T) {
 // TestManyAndWeights: more operations than places, started at once, some with weights, and one of no elements.
 func TestManyAndWeights(t *testing.T) {
 	const nodes, n, count = 2, 3000, 30
-	r := newRig(t, nodes, ServerOptions{}, nil)
+	r := newRig(t, nodes, nic.Options{}, nil)
 	clients := r.dial(Options{Piece: 1000, Arena: 40_000}) // the arena is short: staging buffers must come back
 	sum := ordered(nodes, n, 1000)
 	err := each(clients, func(i int, c *Client) error {
@@ -133,7 +134,7 @@ func TestManyAndWeights(t *testing.T) {
 
 // TestErrors: what a client cannot ask for.
 func TestErrors(t *testing.T) {
-	r := newRig(t, 2, ServerOptions{MaxBytes: 1 << 20}, nil)
+	r := newRig(t, 2, nic.Options{MaxBytes: 1 << 20}, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	for want, o := range map[string]Options{"at least 4096": {Arena: 100}, "bytes of memory": {Arena: 2 << 20}, "pieces of -1": {Piece: -1}} {
@@ -144,7 +145,7 @@ func TestErrors(t *testing.T) {
 	if _, err := Dial(ctx, r.paths[0]+"x", Options{}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
-	if _, err := Listen(r.paths[0], r.ring.Nodes[0].Ring, ServerOptions{}); err == nil || !strings.Contains(err.Error(), "listens") {
+	if _, err := nic.Listen(r.paths[0], r.ring.Nodes[0].Ring, nic.Options{}); err == nil || !strings.Contains(err.Error(), "listens") {
 		t.Error(err)
 	}
 	c := r.dial(Options{Arena: 4096})[0]
@@ -184,7 +185,7 @@ func TestErrors(t *testing.T) {
 
 // TestStatusAndReform: a ring that has failed says so; formed again it goes on, without one and with all.
 func TestStatusAndReform(t *testing.T) {
-	r := newRig(t, 3, ServerOptions{}, nil)
+	r := newRig(t, 3, nic.Options{}, nil)
 	clients := r.dial(Options{})
 	s, err := clients[1].Status()
 	if err != nil || s.Node != 1 || len(s.Nodes) != 3 || s.Phase != "formed" || s.Outstanding != 0 || s.Failure != "" {
@@ -228,7 +229,7 @@ func TestStatusAndReform(t *testing.T) {
 
 // TestClose: Close waits, Abort does not; memory that was allocated stays until it is freed.
 func TestClose(t *testing.T) {
-	r := newRig(t, 2, ServerOptions{}, nil)
+	r := newRig(t, 2, nic.Options{}, nil)
 	clients := r.dial(Options{})
 	f, err := clients[0].Alloc(5000)
 	if err != nil {
@@ -270,7 +271,7 @@ func TestClose(t *testing.T) {
 	if err := errors.Join(clients[0].Free(f), clients[0].Close(), clients[0].Abort()); err != nil {
 		t.Error(err)
 	}
-	if clients[0].memory.arena != nil {
+	if clients[0].memory.Arena != nil {
 		t.Error("still mapped after the last was freed")
 	}
 	for name, err := range map[string]error{"start": second(clients[0].Start(Request{})), "alloc": second(clients[0].Alloc(1)), "status": second(clients[0].Status())} {
@@ -294,7 +295,7 @@ func second[T any](_ T, err error) error { return err }
 
 // TestGone: a NIC that is closed in the middle of operations.
 func TestGone(t *testing.T) {
-	r := newRig(t, 2, ServerOptions{}, nil)
+	r := newRig(t, 2, nic.Options{}, nil)
 	clients := r.dial(Options{})
 	var ops []*Op
 	for range 12 {

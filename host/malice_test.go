@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gradnic/host/nic"
+	"gradnic/host/shm"
 	"gradnic/service/ring"
 )
 
@@ -22,7 +24,7 @@ import (
 type rogue struct {
 	t    *testing.T
 	conn *net.UnixConn
-	mem  *memory
+	mem  *shm.Memory
 	fds  []int // memory, doorbell, done
 	next uint32
 }
@@ -42,10 +44,10 @@ func knock(t *testing.T, path string) *rogue {
 
 func (k *rogue) leave() {
 	_ = k.conn.Close()
-	closeAll(k.fds)
+	shm.CloseAll(k.fds)
 	k.fds = nil
 	if k.mem != nil {
-		_ = k.mem.unmap()
+		_ = k.mem.Unmap()
 	}
 }
 
@@ -57,14 +59,13 @@ func (k *rogue) make(arena, seals int) {
 		k.t.Fatal(err)
 	}
 	k.fds = append(k.fds, fd)
-	if err := unix.Ftruncate(fd, int64(controlBytes+arena)); err != nil {
+	if err := unix.Ftruncate(fd, int64(shm.ControlBytes+arena)); err != nil {
 		k.t.Fatal(err)
 	}
-	if k.mem, err = mapMemory(fd, controlBytes+arena); err != nil {
+	if k.mem, err = shm.Map(fd, shm.ControlBytes+arena); err != nil {
 		k.t.Fatal(err)
 	}
-	copy(k.mem.control, magic)
-	binary.NativeEndian.PutUint64(k.mem.control[offArena:], uint64(arena))
+	shm.PutHeader(k.mem.Control, uint64(shm.ControlBytes+arena))
 	if seals != 0 {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 			k.t.Fatal(err)
@@ -80,13 +81,13 @@ func (k *rogue) make(arena, seals int) {
 }
 
 // hello says it and returns the answer's error.
-func (k *rogue) hello(h hello) string {
+func (k *rogue) hello(h shm.Hello) string {
 	k.t.Helper()
-	if err := sendPacket(k.conn, &h, k.fds); err != nil {
+	if err := shm.Send(k.conn, &h, k.fds); err != nil {
 		k.t.Fatal(err)
 	}
-	var a answer
-	if _, err := receivePacket(k.conn, &a); err != nil {
+	var a shm.Answer
+	if _, err := shm.Receive(k.conn, &a); err != nil {
 		k.t.Fatal(err)
 	}
 	return a.Error
@@ -96,26 +97,26 @@ func (k *rogue) hello(h hello) string {
 func (k *rogue) enter(arena int) {
 	k.t.Helper()
 	k.make(arena, unix.F_SEAL_SHRINK)
-	if e := k.hello(hello{Version: Version, Size: uint64(controlBytes + arena)}); e != "" {
+	if e := k.hello(shm.Hello{Version: shm.Version, Size: uint64(shm.ControlBytes + arena)}); e != "" {
 		k.t.Fatal(e)
 	}
 }
 
 func (k *rogue) ring(by uint64) error {
-	_, err := unix.Write(k.fds[fdDoorbell], binary.NativeEndian.AppendUint64(nil, by))
+	_, err := unix.Write(k.fds[shm.FDDoorbell], binary.NativeEndian.AppendUint64(nil, by))
 	return err
 }
 
 // post posts a request in its turn.
-func (k *rogue) post(w wireRequest) {
+func (k *rogue) post(w shm.Request) {
 	k.t.Helper()
-	place := int(k.next % Places)
-	if err := w.put(k.mem.control[offRequests+place*requestBytes:][:requestBytes]); err != nil {
+	place := int(k.next % shm.Places)
+	if err := w.Put(k.mem.Request(place)); err != nil {
 		k.t.Fatal(err)
 	}
-	k.mem.word(offDone + 4*place).Store(flagOpen)
+	k.mem.DoneFlag(place).Store(shm.Open)
 	k.next++
-	k.mem.word(offPosted).Store(k.next)
+	k.mem.Posted().Store(k.next)
 	if err := k.ring(1); err != nil && !errors.Is(err, unix.EAGAIN) {
 		k.t.Fatal(err)
 	}
@@ -124,11 +125,11 @@ func (k *rogue) post(w wireRequest) {
 // await waits for the end of the request that was posted last, and returns its error.
 func (k *rogue) await() string {
 	k.t.Helper()
-	place := int((k.next - 1) % Places)
+	place := int((k.next - 1) % shm.Places)
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if f := k.mem.word(offDone + 4*place).Load(); f != flagOpen {
-			_, text := parseResult(k.mem.control[offResults+place*resultBytes:][:resultBytes])
-			if (f == flagFailed) != (text != "") {
+		if f := k.mem.DoneFlag(place).Load(); f != shm.Open {
+			_, text := shm.ParseResult(k.mem.Result(place))
+			if (f == shm.Failed) != (text != "") {
 				k.t.Fatalf("flag %d, text %q", f, text)
 			}
 			return text
@@ -141,8 +142,8 @@ func (k *rogue) await() string {
 // thrownOut waits until the NIC has closed the connection.
 func (k *rogue) thrownOut() {
 	k.t.Helper()
-	var a answer
-	if _, err := receivePacket(k.conn, &a); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	var a shm.Answer
+	if _, err := shm.Receive(k.conn, &a); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		k.t.Errorf("not thrown out: %+v, %v", a, err)
 	}
 }
@@ -165,39 +166,39 @@ func works(t *testing.T, r *rig) {
 
 // TestHelloRefused: what is wrong before the first request.
 func TestHelloRefused(t *testing.T) {
-	r := newRig(t, 1, ServerOptions{MaxBytes: 1 << 27}, nil)
+	r := newRig(t, 1, nic.Options{MaxBytes: 1 << 27}, nil)
 	const arena = 8192
-	good := hello{Version: Version, Size: controlBytes + arena}
+	good := shm.Hello{Version: shm.Version, Size: shm.ControlBytes + arena}
 	for _, c := range []struct {
 		name, want string
-		change     func(k *rogue, h *hello)
+		change     func(k *rogue, h *shm.Hello)
 	}{
-		{"version", "version 2", func(_ *rogue, h *hello) { h.Version = 2 }},
-		{"no memory", "0 descriptors", func(k *rogue, _ *hello) { closeAll(k.fds); k.fds = nil }},
-		{"two descriptors", "2 descriptors", func(k *rogue, _ *hello) { closeAll(k.fds[2:]); k.fds = k.fds[:2] }},
-		{"too small", "bytes of memory", func(_ *rogue, h *hello) { h.Size = controlBytes }},
-		{"too large", "bytes of memory", func(_ *rogue, h *hello) { h.Size = 1 << 40 }},
-		{"larger than the file", "a memory file of 16384 bytes, not 16385", func(_ *rogue, h *hello) { h.Size++ }},
-		{"not a page", "magic", func(k *rogue, _ *hello) { k.mem.control[0] = 'x' }},
-		{"another arena", "an arena of 77 bytes", func(k *rogue, _ *hello) { binary.NativeEndian.PutUint64(k.mem.control[offArena:], 77) }},
-		{"not an event descriptor", "no others", func(k *rogue, _ *hello) {
+		{"version", "version 2", func(_ *rogue, h *shm.Hello) { h.Version = 2 }},
+		{"no memory", "0 descriptors", func(k *rogue, _ *shm.Hello) { shm.CloseAll(k.fds); k.fds = nil }},
+		{"two descriptors", "2 descriptors", func(k *rogue, _ *shm.Hello) { shm.CloseAll(k.fds[2:]); k.fds = k.fds[:2] }},
+		{"too small", "bytes of memory", func(_ *rogue, h *shm.Hello) { h.Size = shm.ControlBytes }},
+		{"too large", "bytes of memory", func(_ *rogue, h *shm.Hello) { h.Size = 1 << 40 }},
+		{"larger than the file", "a memory file of 16384 bytes, not 16385", func(_ *rogue, h *shm.Hello) { h.Size++ }},
+		{"not a page", "magic", func(k *rogue, _ *shm.Hello) { k.mem.Control[0] = 'x' }},
+		{"another arena", "an arena of 77 bytes", func(k *rogue, _ *shm.Hello) { binary.NativeEndian.PutUint64(k.mem.Control[8:], 77) }},
+		{"not an event descriptor", "no others", func(k *rogue, _ *shm.Hello) {
 			var p [2]int
 			if err := unix.Pipe(p[:]); err != nil {
 				t.Fatal(err)
 			}
-			closeAll([]int{k.fds[fdDoorbell], p[1]})
-			k.fds[fdDoorbell] = p[0]
+			shm.CloseAll([]int{k.fds[shm.FDDoorbell], p[1]})
+			k.fds[shm.FDDoorbell] = p[0]
 		}},
-		{"memory that is a file", "sealed", func(k *rogue, _ *hello) {
+		{"memory that is a file", "sealed", func(k *rogue, _ *shm.Hello) {
 			f, err := os.CreateTemp(t.TempDir(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			if err := f.Truncate(controlBytes + arena); err != nil {
+			if err := f.Truncate(shm.ControlBytes + arena); err != nil {
 				t.Fatal(err)
 			}
-			if err := unix.Dup3(int(f.Fd()), k.fds[fdMemory], unix.O_CLOEXEC); err != nil {
+			if err := unix.Dup3(int(f.Fd()), k.fds[shm.FDMemory], unix.O_CLOEXEC); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -232,7 +233,7 @@ func TestHelloRefused(t *testing.T) {
 	})
 	t.Run("too long", func(t *testing.T) {
 		k := knock(t, r.paths[0])
-		if _, err := k.conn.Write(make([]byte, packetMax+1)); err != nil {
+		if _, err := k.conn.Write(make([]byte, shm.PacketMax+1)); err != nil {
 			t.Fatal(err)
 		}
 		k.thrownOut()
@@ -240,46 +241,13 @@ func TestHelloRefused(t *testing.T) {
 	works(t, r)
 }
 
-// TestRequestsRefused: each bad request fails with its reason, the client stays, and a good one is done.
-func TestRequestsRefused(t *testing.T) {
-	r := newRig(t, 1, ServerOptions{}, nil)
-	k := knock(t, r.paths[0])
-	k.enter(4096)
-	for want, w := range bad {
-		k.post(w)
-		if got := k.await(); !strings.Contains(got, want) {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	k.post(wireRequest{elements: 5, weights: noWeights, codec: "nope"})
-	if got := k.await(); !strings.Contains(got, "nope") {
-		t.Error(got)
-	}
-	k.mem.floats(40, 1)[0] = 3
-	k.post(wireRequest{data: 40, elements: 1, weights: noWeights, codec: "none"})
-	if got := k.await(); got != "" || k.mem.floats(40, 1)[0] != 3 {
-		t.Error(got, k.mem.floats(40, 1))
-	}
-	// The file cannot be cut under the NIC.
-	if err := unix.Ftruncate(k.fds[fdMemory], 4096); !errors.Is(err, unix.EPERM) {
-		t.Errorf("cut: %v", err)
-	}
-	if err := sendPacket(k.conn, &ask{Op: "fly"}, []int{k.fds[fdMemory]}); err != nil {
-		t.Fatal(err)
-	}
-	var a answer
-	if _, err := receivePacket(k.conn, &a); err != nil || !strings.Contains(a.Error, "fly") {
-		t.Error(err, a)
-	}
-}
-
 // TestThrownOut: a client that breaks the rules of the ring of requests loses the node.
 func TestThrownOut(t *testing.T) {
-	r := newRig(t, 2, ServerOptions{}, nil)
+	r := newRig(t, 2, nic.Options{}, nil)
 	t.Run("nine at once", func(t *testing.T) {
 		k := knock(t, r.paths[0])
 		k.enter(4096)
-		k.mem.word(offPosted).Store(Places + 1)
+		k.mem.Posted().Store(shm.Places + 1)
 		if err := k.ring(1); err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +256,7 @@ func TestThrownOut(t *testing.T) {
 	t.Run("back in time", func(t *testing.T) {
 		k := knock(t, r.paths[0])
 		k.enter(4096)
-		k.mem.word(offPosted).Store(^uint32(0))
+		k.mem.Posted().Store(^uint32(0))
 		if err := k.ring(1); err != nil {
 			t.Fatal(err)
 		}
@@ -298,11 +266,11 @@ func TestThrownOut(t *testing.T) {
 		k := knock(t, r.paths[0])
 		k.enter(4096)
 		// The other node hands nothing in, so that the first stays; the ring fails with it, and is formed again.
-		for range Places {
-			k.post(wireRequest{elements: 1, weights: noWeights, codec: "none", deadline: 300 * time.Millisecond})
+		for range shm.Places {
+			k.post(shm.Request{Elements: 1, Weights: shm.NoWeights, Codec: "none", Deadline: 300 * time.Millisecond})
 		}
 		time.Sleep(20 * time.Millisecond)
-		k.post(wireRequest{elements: 1, weights: noWeights, codec: "none", deadline: 300 * time.Millisecond})
+		k.post(shm.Request{Elements: 1, Weights: shm.NoWeights, Codec: "none", Deadline: 300 * time.Millisecond})
 		k.thrownOut()
 		for end := time.Now().Add(5 * time.Second); r.ring.Nodes[1].Ring.Status().Phase != ring.Failed; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
@@ -320,15 +288,15 @@ func TestThrownOut(t *testing.T) {
 
 // TestDescriptors: a client that floods its doorbell, and fills its own descriptor and makes writes to it wait.
 func TestDescriptors(t *testing.T) {
-	r := newRig(t, 1, ServerOptions{}, nil)
+	r := newRig(t, 1, nic.Options{}, nil)
 	k := knock(t, r.paths[0])
 	k.enter(4096)
-	for _, fd := range []int{k.fds[fdDoorbell], k.fds[fdDone]} {
+	for _, fd := range []int{k.fds[shm.FDDoorbell], k.fds[shm.FDDone]} {
 		if err := unix.SetNonblock(fd, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := unix.Write(k.fds[fdDone], binary.NativeEndian.AppendUint64(nil, ^uint64(0)-1)); err != nil {
+	if _, err := unix.Write(k.fds[shm.FDDone], binary.NativeEndian.AppendUint64(nil, ^uint64(0)-1)); err != nil {
 		t.Fatal(err)
 	}
 	flood := make(chan struct{})
@@ -346,9 +314,9 @@ func TestDescriptors(t *testing.T) {
 	}()
 	start := time.Now()
 	for i := range 100 {
-		k.mem.floats(0, 1)[0] = float32(i)
-		k.post(wireRequest{elements: 1, weights: noWeights, codec: "none"})
-		if got := k.await(); got != "" || k.mem.floats(0, 1)[0] != float32(i) {
+		k.mem.Floats(0, 1)[0] = float32(i)
+		k.post(shm.Request{Elements: 1, Weights: shm.NoWeights, Codec: "none"})
+		if got := k.await(); got != "" || k.mem.Floats(0, 1)[0] != float32(i) {
 			t.Fatal(got)
 		}
 	}
@@ -363,16 +331,16 @@ func TestDescriptors(t *testing.T) {
 
 // TestTwoClients: the second is told who has the node; one that came and went leaves it free.
 func TestTwoClients(t *testing.T) {
-	r := newRig(t, 1, ServerOptions{}, nil)
+	r := newRig(t, 1, nic.Options{}, nil)
 	works(t, r)
 	k := knock(t, r.paths[0])
 	k.enter(4096)
 	l := knock(t, r.paths[0])
 	l.make(4096, unix.F_SEAL_SHRINK)
-	if got := l.hello(hello{Version: Version, Size: controlBytes + 4096}); !strings.Contains(got, "has the node") {
+	if got := l.hello(shm.Hello{Version: shm.Version, Size: shm.ControlBytes + 4096}); !strings.Contains(got, "has the node") {
 		t.Error(got)
 	}
-	k.post(wireRequest{elements: 1, weights: noWeights, codec: "none"})
+	k.post(shm.Request{Elements: 1, Weights: shm.NoWeights, Codec: "none"})
 	if got := k.await(); got != "" {
 		t.Error(got)
 	}
@@ -395,7 +363,7 @@ func TestKilled(t *testing.T) {
 		_, _ = os.Stdout.WriteString("under way\n")
 		select {} // to be killed here
 	}
-	r := newRig(t, 2, ServerOptions{}, nil)
+	r := newRig(t, 2, nic.Options{}, nil)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
 	cmd.Env = append(os.Environ(), "GRADNIC_HOST_VICTIM="+r.paths[0])
 	out, err := cmd.StdoutPipe()
@@ -451,7 +419,7 @@ func TestKilled(t *testing.T) {
 // whatever numbers, and afterwards all is well.
 func TestScribble(t *testing.T) {
 	const n = 40_000
-	r := newRig(t, 2, ServerOptions{}, nil)
+	r := newRig(t, 2, nic.Options{}, nil)
 	clients := r.dial(Options{})
 	err := each(clients, func(i int, c *Client) error {
 		data, err := c.Alloc(n)

@@ -3,6 +3,8 @@ package host
 import (
 	"errors"
 	"slices"
+
+	"gradnic/host/shm"
 )
 
 // listen takes the NIC's answers, and notices when it is gone.
@@ -10,9 +12,9 @@ func (c *Client) listen() {
 	defer c.wg.Done()
 	defer close(c.answers)
 	for {
-		var a answer
-		fds, err := receivePacket(c.conn, &a)
-		closeAll(fds)
+		var a shm.Answer
+		fds, err := shm.Receive(c.conn, &a)
+		shm.CloseAll(fds)
 		if err != nil {
 			c.mu.Lock()
 			c.end(ErrGone)
@@ -77,7 +79,7 @@ func (c *Client) post() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		for c.err == nil && (len(c.queue) == 0 || c.places[c.next%Places] != nil) {
+		for c.err == nil && (len(c.queue) == 0 || c.places[c.next%shm.Places] != nil) {
 			c.change.Wait()
 		}
 		if c.err != nil {
@@ -115,7 +117,7 @@ func (c *Client) post() {
 
 // cut makes the next part of an operation, with staging buffers for what does not lie in the arena. c.mu is held.
 func (c *Client) cut(op *Op) (*part, error) {
-	p := &part{op: op, lo: op.at, hi: min(op.at+c.piece, len(op.data)), weights: noWeights}
+	p := &part{op: op, lo: op.at, hi: min(op.at+c.piece, len(op.data)), weights: shm.NoWeights}
 	var err error
 	if p.data, p.stagedD, err = c.place(op.data[p.lo:p.hi]); err != nil {
 		return nil, err
@@ -137,46 +139,46 @@ func (c *Client) place(v []float32) (at uint64, staged bool, err error) {
 	if len(v) == 0 {
 		return 0, false, nil
 	}
-	if at, ok := c.memory.offsetOf(v); ok {
+	if at, ok := c.memory.OffsetOf(v); ok {
 		return at, false, nil
 	}
 	at, err = c.arena.take(4 * uint64(len(v)))
 	return at, true, err
 }
 
-func (p *part) copyIn(m *memory) {
+func (p *part) copyIn(m *shm.Memory) {
 	n := uint64(p.hi - p.lo)
 	if p.stagedD {
-		copy(m.floats(p.data, n), p.op.data[p.lo:p.hi])
+		copy(m.Floats(p.data, n), p.op.data[p.lo:p.hi])
 	}
 	if p.stagedW {
-		copy(m.floats(p.weights, n), p.op.weights[p.lo:p.hi])
+		copy(m.Floats(p.weights, n), p.op.weights[p.lo:p.hi])
 	}
 }
 
-func (p *part) copyOut(m *memory) {
+func (p *part) copyOut(m *shm.Memory) {
 	n := uint64(p.hi - p.lo)
 	if p.stagedD {
-		copy(p.op.data[p.lo:p.hi], m.floats(p.data, n))
+		copy(p.op.data[p.lo:p.hi], m.Floats(p.data, n))
 	}
 	if p.stagedW {
-		copy(p.op.weights[p.lo:p.hi], m.floats(p.weights, n))
+		copy(p.op.weights[p.lo:p.hi], m.Floats(p.weights, n))
 	}
 }
 
 // hand posts a part. c.mu is held.
 func (c *Client) hand(p *part) {
-	place := int(c.next % Places)
-	r := wireRequest{
-		data: p.data, elements: uint64(p.hi - p.lo), weights: p.weights, deadline: p.op.deadline, rate: p.op.rate, codec: p.op.codec,
+	place := int(c.next % shm.Places)
+	r := shm.Request{
+		Data: p.data, Elements: uint64(p.hi - p.lo), Weights: p.weights, Deadline: p.op.deadline, Rate: p.op.rate, Codec: p.op.codec,
 	}
-	_ = r.put(c.memory.control[offRequests+place*requestBytes:][:requestBytes]) // Start has tried
-	c.memory.word(offDone + 4*place).Store(flagOpen)
+	_ = r.Put(c.memory.Request(place)) // Start has tried
+	c.memory.DoneFlag(place).Store(shm.Open)
 	c.places[place] = p
 	c.open++
 	c.next++
-	c.memory.word(offPosted).Store(c.next)
-	if ringEvent(c.doorbell) != nil {
+	c.memory.Posted().Store(c.next)
+	if shm.Ring(c.doorbell) != nil {
 		c.end(ErrGone)
 	}
 }
@@ -184,8 +186,8 @@ func (c *Client) hand(p *part) {
 // reap ends what the NIC has done.
 func (c *Client) reap() {
 	defer c.wg.Done()
-	for awaitEvent(c.done) == nil {
-		for place := range Places {
+	for shm.Await(c.done) == nil {
+		for place := range shm.Places {
 			c.finished(place)
 		}
 	}
@@ -195,13 +197,13 @@ func (c *Client) reap() {
 func (c *Client) finished(place int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, flag := c.places[place], c.memory.word(offDone+4*place).Load() // together: hand changes both
-	if p == nil || flag == flagOpen {
+	p, flag := c.places[place], c.memory.DoneFlag(place).Load() // together: hand changes both
+	if p == nil || flag == shm.Open {
 		return
 	}
 	op := p.op
-	stats, text := parseResult(c.memory.control[offResults+place*resultBytes:][:resultBytes])
-	if flag == flagDone && (p.stagedD || p.stagedW) {
+	stats, text := shm.ParseResult(c.memory.Result(place))
+	if flag == shm.Done && (p.stagedD || p.stagedW) {
 		op.copying++
 		c.mu.Unlock()
 		p.copyOut(c.memory)
@@ -225,7 +227,7 @@ func (c *Client) finished(place int) {
 	op.stats.Waited += stats.Waited
 	op.stats.Blocks += stats.Blocks
 	op.stats.NonFinite += stats.NonFinite
-	if flag != flagDone && op.err == nil {
+	if flag != shm.Done && op.err == nil {
 		op.err = &RequestError{Lo: p.lo, Hi: p.hi, Text: text}
 	}
 	op.settle()

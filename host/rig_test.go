@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"gradnic/host/nic"
 	"gradnic/internal/ringlab"
 	"gradnic/service/ring"
 )
@@ -23,11 +24,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	t       testing.TB
 	ring    *ringlab.Memory
-	servers []*Server
+	servers []*nic.Server
 	paths   []string
 }
 
-func newRig(t testing.TB, n int, o ServerOptions, change func(*ring.Config)) *rig {
+func newRig(t testing.TB, n int, o nic.Options, change func(*ring.Config)) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -38,7 +39,7 @@ func newRig(t testing.TB, n int, o ServerOptions, change func(*ring.Config)) *ri
 	r := &rig{t: t, ring: m}
 	for i, node := range m.Nodes {
 		path := filepath.Join(t.TempDir(), fmt.Sprintf("nic%d", i))
-		s, err := Listen(path, node.Ring, o)
+		s, err := nic.Listen(path, node.Ring, o)
 		if err != nil {
 			t.Fatal(err)
 		}

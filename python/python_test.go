@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"gradnic/host"
+	"gradnic/host/nic"
 	"gradnic/internal/clib"
 	"gradnic/internal/ringlab"
 )
@@ -51,7 +51,7 @@ func TestPython(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var servers []*host.Server
+			var servers []*nic.Server
 			defer func() {
 				if err := ring.Close(); err != nil {
 					t.Error(err)
@@ -65,7 +65,7 @@ func TestPython(t *testing.T) {
 			var sockets []string
 			for i, n := range ring.Nodes {
 				path := filepath.Join(t.TempDir(), fmt.Sprint("nic", i))
-				s, err := host.Listen(path, n.Ring, host.ServerOptions{})
+				s, err := nic.Listen(path, n.Ring, nic.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}

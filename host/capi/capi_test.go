@@ -7,18 +7,36 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"gradnic/host"
+	server "gradnic/host/nic"
 	"gradnic/internal/clib"
 	"gradnic/internal/ringlab"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestOnlyTheClient: the library holds the process's end, and nothing of a NIC.
+func TestOnlyTheClient(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := strings.Fields(string(out))
+	if !slices.Contains(deps, "gradnic/host/shm") {
+		t.Errorf("what it is made of: %q", deps)
+	}
+	for _, dep := range deps {
+		if strings.HasPrefix(dep, "gradnic/") && !slices.Contains([]string{"gradnic/host", "gradnic/host/capi", "gradnic/host/shm"}, dep) {
+			t.Errorf("%s is in it", dep)
+		}
+	}
+}
 
 // TestC: two C programs, compiled with all warnings against gradnic.h, sum over a ring in memory; then their NICs go.
 func TestC(t *testing.T) {
@@ -40,7 +58,7 @@ func TestC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var servers []*host.Server
+	var servers []*server.Server
 	stop := func() {
 		if err := ring.Close(); err != nil {
 			t.Error(err)
@@ -56,7 +74,7 @@ func TestC(t *testing.T) {
 	var outs []*bufio.Reader
 	for i, n := range ring.Nodes {
 		path := filepath.Join(dir, fmt.Sprint("nic", i))
-		s, err := host.Listen(path, n.Ring, host.ServerOptions{})
+		s, err := server.Listen(path, n.Ring, server.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 
-	"gradnic/host"
+	"gradnic/host/nic"
 	"gradnic/service/ring"
 )
 
 // serve lets host processes use the node until the context is done.
 func (o *NodeOptions) serve(ctx context.Context, n *ring.Node) error {
-	s, err := host.Listen(o.HostSocket, n, host.ServerOptions{})
+	s, err := nic.Listen(o.HostSocket, n, nic.Options{})
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"gradnic/host"
+	"gradnic/host/nic"
 	"gradnic/internal/ringlab"
 	"gradnic/service/ring"
 )
@@ -84,7 +84,7 @@ func Run(ctx context.Context, o Options) (_ *Outcome, err error) {
 			return nil, err
 		}
 		for i, n := range l.Nodes {
-			s, lerr := host.Listen(filepath.Join(dir, fmt.Sprint("nic", i)), n.Ring, host.ServerOptions{})
+			s, lerr := nic.Listen(filepath.Join(dir, fmt.Sprint("nic", i)), n.Ring, nic.Options{})
 			if lerr != nil {
 				return nil, lerr
 			}

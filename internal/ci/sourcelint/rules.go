@@ -41,7 +41,9 @@ var mayImport = []struct {
 	{"worker/accl", []string{"wire", "aggregation/kernel", "worker/datagram"}}, // a card adds up by itself: the loops, nothing of slots
 	{"worker", []string{"wire", "codec", "control/switchml"}},                  // its controller's generated client
 	{"service/ring", []string{"xdp", "wire", "codec", "aggregation", "multicast", "dataplane"}},
-	{"host", []string{"service/ring"}},
+	{"host/shm", nil},
+	{"host/nic", []string{"host/shm", "service/ring"}},
+	{"host", nil}, // what a process links holds nothing of a NIC
 	{"plan", []string{"plan"}},
 	{"internal/plot", nil},
 	{"internal/netlab", nil},

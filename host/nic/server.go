@@ -1,4 +1,4 @@
-package host
+package nic
 
 import (
 	"errors"
@@ -12,14 +12,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gradnic/host/shm"
 	"gradnic/service/ring"
 )
+
+// The card's eight requests are the ring's.
+var _ = [1]struct{}{}[shm.Places-ring.Outstanding]
 
 // DefaultMaxBytes is the most shared memory that a NIC maps for its host.
 const DefaultMaxBytes = 8 << 30
 
-// ServerOptions are a server's.
-type ServerOptions struct {
+// Options are a server's.
+type Options struct {
 	// MaxBytes is the most memory that a client may bring; 0: DefaultMaxBytes.
 	MaxBytes int64
 	// Logger takes what happens to clients; nil discards.
@@ -29,7 +33,7 @@ type ServerOptions struct {
 // Server lets one process at a time use a node of a ring.
 type Server struct {
 	node *ring.Node
-	opt  ServerOptions
+	opt  Options
 	path string
 	l    *net.UnixListener
 	wg   sync.WaitGroup
@@ -43,7 +47,7 @@ type Server struct {
 
 // Listen makes a socket at path, mode 0600 in a directory that must exist, and serves the node to whoever may open it. A
 // socket that nobody listens on any more is replaced; one that somebody does is an error.
-func Listen(path string, node *ring.Node, o ServerOptions) (*Server, error) {
+func Listen(path string, node *ring.Node, o Options) (*Server, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
@@ -135,8 +139,8 @@ func (s *Server) serve(c *net.UnixConn) {
 		s.mu.Unlock()
 	}()
 	_ = c.SetDeadline(time.Now().Add(helloTime))
-	var h hello
-	fds, err := receivePacket(c, &h)
+	var h shm.Hello
+	fds, err := shm.Receive(c, &h)
 	if err != nil {
 		return
 	}
@@ -144,7 +148,7 @@ func (s *Server) serve(c *net.UnixConn) {
 	k, err := s.welcome(c, &h, fds)
 	if err != nil {
 		s.opt.Logger.Warn("host: a client was refused", "pid", peerPID(c), "err", err)
-		_ = sendPacket(c, &answer{Error: err.Error()}, nil)
+		_ = shm.Send(c, &shm.Answer{Error: err.Error()}, nil)
 		return
 	}
 	defer s.leave()
@@ -158,72 +162,72 @@ func (s *Server) serve(c *net.UnixConn) {
 	go k.take()
 	go k.tell()
 	a := s.status()
-	if sendPacket(c, &a, nil) != nil {
+	if shm.Send(c, &a, nil) != nil {
 		return
 	}
 	s.opt.Logger.Info("host: a client has the node", "pid", peerPID(c), "bytes", h.Size)
 	for {
-		var q ask
-		fds, err := receivePacket(c, &q)
-		closeAll(fds)
+		var q shm.Ask
+		fds, err := shm.Receive(c, &q)
+		shm.CloseAll(fds)
 		if err != nil {
 			return
 		}
 		a := s.answer(&q)
-		if sendPacket(c, &a, nil) != nil {
+		if shm.Send(c, &a, nil) != nil {
 			return
 		}
 	}
 }
 
-func (s *Server) status() answer {
+func (s *Server) status() shm.Answer {
 	st := s.node.Status()
-	a := answer{Node: s.node.Number(), Nodes: st.Nodes, Phase: st.Phase.String(), Generation: st.Generation, Outstanding: st.Outstanding}
+	a := shm.Answer{Node: s.node.Number(), Nodes: st.Nodes, Phase: st.Phase.String(), Generation: st.Generation, Outstanding: st.Outstanding}
 	if st.Failure != nil {
 		a.Failure = st.Failure.Error()
 	}
 	return a
 }
 
-func (s *Server) answer(q *ask) answer {
+func (s *Server) answer(q *shm.Ask) shm.Answer {
 	switch q.Op {
 	case "status":
 		return s.status()
 	case "reform":
 		if err := s.node.Reform(q.Nodes); err != nil {
-			return answer{Error: err.Error()}
+			return shm.Answer{Error: err.Error()}
 		}
 		return s.status()
 	}
-	return answer{Error: fmt.Sprintf("operation %q: legal are status and reform", q.Op)}
+	return shm.Answer{Error: fmt.Sprintf("operation %q: legal are status and reform", q.Op)}
 }
 
 // welcome maps a client's memory. It owns the descriptors.
-func (s *Server) welcome(c *net.UnixConn, h *hello, fds []int) (_ *connection, err error) {
+func (s *Server) welcome(c *net.UnixConn, h *shm.Hello, fds []int) (_ *connection, err error) {
 	defer func() {
 		if err != nil {
-			closeAll(fds)
+			shm.CloseAll(fds)
 		}
 	}()
 	switch {
-	case h.Version != Version:
-		return nil, fmt.Errorf("version %d: this NIC speaks %d", h.Version, Version)
-	case len(fds) != numFDs || !isEvent(fds[fdDoorbell]) || !isEvent(fds[fdDone]):
+	case h.Version != shm.Version:
+		return nil, fmt.Errorf("version %d: this NIC speaks %d", h.Version, shm.Version)
+	case len(fds) != shm.NumFDs || !shm.IsEvent(fds[shm.FDDoorbell]) || !shm.IsEvent(fds[shm.FDDone]):
 		return nil, fmt.Errorf("%d descriptors: a memory file and two event descriptors are needed, no others", len(fds))
-	case h.Size <= controlBytes || h.Size > uint64(s.opt.MaxBytes):
-		return nil, fmt.Errorf("%d bytes of memory: from %d to %d", h.Size, controlBytes+1, s.opt.MaxBytes)
+	case h.Size <= shm.ControlBytes || h.Size > uint64(s.opt.MaxBytes):
+		return nil, fmt.Errorf("%d bytes of memory: from %d to %d", h.Size, shm.ControlBytes+1, s.opt.MaxBytes)
 	}
 	// Without the seal the client could cut the file, and an access would end the NIC's process.
-	seals, err := unix.FcntlInt(uintptr(fds[fdMemory]), unix.F_GET_SEALS, 0)
+	seals, err := unix.FcntlInt(uintptr(fds[shm.FDMemory]), unix.F_GET_SEALS, 0)
 	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
 		return nil, errors.New("the memory must be a memory file sealed against shrinking")
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(fds[fdMemory], &st); err != nil || uint64(st.Size) < h.Size {
+	if err := unix.Fstat(fds[shm.FDMemory], &st); err != nil || uint64(st.Size) < h.Size {
 		return nil, fmt.Errorf("a memory file of %d bytes, not %d", st.Size, h.Size)
 	}
 	// As files that do not block they can be closed while somebody waits for them.
-	if err := errors.Join(unix.SetNonblock(fds[fdDoorbell], true), unix.SetNonblock(fds[fdDone], true)); err != nil {
+	if err := errors.Join(unix.SetNonblock(fds[shm.FDDoorbell], true), unix.SetNonblock(fds[shm.FDDone], true)); err != nil {
 		return nil, fmt.Errorf("event descriptors: %w", err)
 	}
 	if err := s.enter(c); err != nil {
@@ -234,17 +238,17 @@ func (s *Server) welcome(c *net.UnixConn, h *hello, fds []int) (_ *connection, e
 			s.leave()
 		}
 	}()
-	m, err := mapMemory(fds[fdMemory], int(h.Size))
+	m, err := shm.Map(fds[shm.FDMemory], int(h.Size))
 	if err != nil {
 		return nil, err
 	}
-	if err := checkHeader(m.control, h.Size); err != nil {
-		return nil, errors.Join(err, m.unmap())
+	if err := shm.CheckHeader(m.Control, h.Size); err != nil {
+		return nil, errors.Join(err, m.Unmap())
 	}
-	_ = unix.Close(fds[fdMemory]) // the mapping keeps it
+	_ = unix.Close(fds[shm.FDMemory]) // the mapping keeps it
 	k := &connection{
 		node: s.node, conn: c, memory: m, silent: make(chan struct{}), told: make(chan struct{}, 1), quit: make(chan struct{}), log: s.opt.Logger,
-		doorbell: os.NewFile(uintptr(fds[fdDoorbell]), "doorbell"), done: os.NewFile(uintptr(fds[fdDone]), "done"),
+		doorbell: os.NewFile(uintptr(fds[shm.FDDoorbell]), "doorbell"), done: os.NewFile(uintptr(fds[shm.FDDone]), "done"),
 	}
 	k.empty = sync.NewCond(&k.mu)
 	return k, nil

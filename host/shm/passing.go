@@ -1,4 +1,4 @@
-package host
+package shm
 
 import (
 	"encoding/binary"
@@ -13,21 +13,21 @@ import (
 
 // What goes over the Unix socket, in packets: a JSON document each; with the hello three descriptors.
 
-// hello is the client's first packet.
-type hello struct {
+// Hello is the client's first packet.
+type Hello struct {
 	Version int    `json:"version"`
 	Size    uint64 `json:"size"` // bytes of the memory file
 	PID     int    `json:"pid"`
 }
 
-// ask is what a client says later.
-type ask struct {
+// Ask is what a client says later.
+type Ask struct {
 	Op    string   `json:"op"` // status or reform
 	Nodes []uint16 `json:"nodes,omitempty"`
 }
 
-// answer is the NIC's to each packet.
-type answer struct {
+// Answer is the NIC's to each packet.
+type Answer struct {
 	Error       string   `json:"error,omitempty"`
 	Node        uint16   `json:"node"`
 	Nodes       []uint16 `json:"nodes"`
@@ -37,17 +37,19 @@ type answer struct {
 	Outstanding int      `json:"outstanding"`
 }
 
-const packetMax = 1 << 14
+// PacketMax is the longest packet.
+const PacketMax = 1 << 14
 
 // Descriptors of the hello, in this order.
 const (
-	fdMemory = iota
-	fdDoorbell
-	fdDone
-	numFDs
+	FDMemory = iota
+	FDDoorbell
+	FDDone
+	NumFDs
 )
 
-func sendPacket(c *net.UnixConn, v any, fds []int) error {
+// Send sends a packet, with descriptors, which stay the caller's.
+func Send(c *net.UnixConn, v any, fds []int) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("write packet: %w", err)
@@ -62,16 +64,16 @@ func sendPacket(c *net.UnixConn, v any, fds []int) error {
 	return nil
 }
 
-// receivePacket reads a packet into v, and the descriptors that came with it, which are the caller's.
-func receivePacket(c *net.UnixConn, v any) (fds []int, err error) {
-	b, oob := make([]byte, packetMax), make([]byte, unix.CmsgSpace(4*numFDs))
+// Receive reads a packet into v, and the descriptors that came with it, which are the caller's.
+func Receive(c *net.UnixConn, v any) (fds []int, err error) {
+	b, oob := make([]byte, PacketMax), make([]byte, unix.CmsgSpace(4*NumFDs))
 	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			closeAll(fds)
+			CloseAll(fds)
 			fds = nil
 		}
 	}()
@@ -101,27 +103,28 @@ func receivePacket(c *net.UnixConn, v any) (fds []int, err error) {
 	return fds, nil
 }
 
-func closeAll(fds []int) {
+// CloseAll closes descriptors.
+func CloseAll(fds []int) {
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
 }
 
-// isEvent says whether a descriptor is an event descriptor. Another kind of file could make its readers wait for good.
-func isEvent(fd int) bool {
+// IsEvent says whether a descriptor is an event descriptor. Another kind of file could make its readers wait for good.
+func IsEvent(fd int) bool {
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	return err == nil && name == "anon_inode:[eventfd]"
 }
 
-// ringEvent adds one to an event descriptor. It waits while the descriptor is full.
-func ringEvent(f *os.File) error {
+// Ring adds one to an event descriptor. It waits while the descriptor is full.
+func Ring(f *os.File) error {
 	_, err := f.Write(binary.NativeEndian.AppendUint64(nil, 1))
 	return err
 }
 
-// awaitEvent waits until an event descriptor is not 0, and resets it. It never waits in the kernel, whatever the other side
+// Await waits until an event descriptor is not 0, and resets it. It never waits in the kernel, whatever the other side
 // has set on the file that both share, so that Close ends it.
-func awaitEvent(f *os.File) error {
+func Await(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return fmt.Errorf("event descriptor: %w", err)
@@ -134,8 +137,8 @@ func awaitEvent(f *os.File) error {
 	return errors.Join(err, got)
 }
 
-// drainEvent resets an event descriptor.
-func drainEvent(f *os.File) {
+// Drain resets an event descriptor.
+func Drain(f *os.File) {
 	if raw, err := f.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = readEvent(fd) })
 	}

@@ -1,4 +1,4 @@
-package host
+package nic
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gradnic/host/shm"
 	"gradnic/service/ring"
 )
 
@@ -17,7 +18,7 @@ import (
 type connection struct {
 	node     *ring.Node
 	conn     *net.UnixConn
-	memory   *memory
+	memory   *shm.Memory
 	doorbell *os.File // the client rings it
 	done     *os.File // we ring it
 	told     chan struct{}
@@ -27,7 +28,7 @@ type connection struct {
 	log      *slog.Logger
 	wg       sync.WaitGroup // take
 
-	flying [Places]atomic.Bool // a request in the place is not done
+	flying [shm.Places]atomic.Bool // a request in the place is not done
 
 	mu    sync.Mutex
 	open  int // requests that use the memory
@@ -46,7 +47,7 @@ func (k *connection) end() {
 		k.empty.Wait()
 	}
 	k.mu.Unlock()
-	if err := k.memory.unmap(); err != nil {
+	if err := k.memory.Unmap(); err != nil {
 		k.log.Error("host: unmap a client's memory", "err", err)
 	}
 }
@@ -60,7 +61,7 @@ func (k *connection) quiet() {
 		case <-k.silent:
 			return
 		case <-time.After(time.Millisecond):
-			drainEvent(k.done)
+			shm.Drain(k.done)
 		}
 	}
 	k.log.Warn("host: a client keeps its event descriptor full")
@@ -77,14 +78,14 @@ func (k *connection) take() {
 
 // takeAll returns nil when the connection has ended, and an error when the client is to blame.
 func (k *connection) takeAll() error {
-	posted := k.memory.word(offPosted)
+	posted := k.memory.Posted()
 	for seen := uint32(0); ; {
 		to := posted.Load()
-		if to-seen > Places {
-			return fmt.Errorf("%d requests posted at once: there are %d places", to-seen, Places)
+		if to-seen > shm.Places {
+			return fmt.Errorf("%d requests posted at once: there are %d places", to-seen, shm.Places)
 		}
 		for ; seen != to; seen++ {
-			place := int(seen % Places)
+			place := int(seen % shm.Places)
 			if k.flying[place].Swap(true) {
 				return fmt.Errorf("a request in place %d, where one is not done", place)
 			}
@@ -92,7 +93,7 @@ func (k *connection) takeAll() error {
 				return nil
 			}
 		}
-		if awaitEvent(k.doorbell) != nil {
+		if shm.Await(k.doorbell) != nil {
 			return nil
 		}
 	}
@@ -100,19 +101,19 @@ func (k *connection) takeAll() error {
 
 // submit hands the request in a place to the node; false when the connection has ended.
 func (k *connection) submit(place int) bool {
-	var copied [requestBytes]byte
-	copy(copied[:], k.memory.control[offRequests+place*requestBytes:])
-	var w wireRequest
-	if err := w.parse(copied[:], uint64(len(k.memory.arena))); err != nil {
-		k.finish(place, ring.Stats{}, fmt.Errorf("host: %w", err))
+	var copied [shm.RequestBytes]byte
+	copy(copied[:], k.memory.Request(place))
+	var w shm.Request
+	if err := w.Parse(copied[:], uint64(len(k.memory.Arena))); err != nil {
+		k.finish(place, shm.Stats{}, fmt.Errorf("host: %w", err))
 		return true
 	}
-	r := ring.Request{Data: k.memory.floats(w.data, w.elements), Codec: w.codec, Deadline: w.deadline, LearningRate: w.rate}
-	if w.weights != noWeights {
-		r.Weights = k.memory.floats(w.weights, w.elements)
+	r := ring.Request{Data: k.memory.Floats(w.Data, w.Elements), Codec: w.Codec, Deadline: w.Deadline, LearningRate: w.Rate}
+	if w.Weights != shm.NoWeights {
+		r.Weights = k.memory.Floats(w.Weights, w.Elements)
 	}
 	r.Done = func(c ring.Completion) {
-		k.finish(place, c.Stats, c.Err)
+		k.finish(place, shm.Stats(c.Stats), c.Err)
 		k.count(-1)
 	}
 	k.count(1)
@@ -122,7 +123,7 @@ func (k *connection) submit(place int) bool {
 			return true
 		}
 		if !errors.Is(err, ring.ErrBusy) { // others of this process use the node as well
-			k.finish(place, ring.Stats{}, err)
+			k.finish(place, shm.Stats{}, err)
 			k.count(-1)
 			return true
 		}
@@ -146,17 +147,17 @@ func (k *connection) count(by int) {
 
 // finish writes how a request ended and sets its flag. It runs on the lane, and does not block. That the node is closed
 // is not the request's error: the client learns that its NIC is gone.
-func (k *connection) finish(place int, s ring.Stats, err error) {
+func (k *connection) finish(place int, s shm.Stats, err error) {
 	if errors.Is(err, ring.ErrClosed) {
 		k.over.Store(true)
 	} else {
-		putResult(k.memory.control[offResults+place*resultBytes:][:resultBytes], &s, err)
-		flag := uint32(flagDone)
+		shm.PutResult(k.memory.Result(place), &s, err)
+		flag := uint32(shm.Done)
 		if err != nil {
-			flag = flagFailed
+			flag = shm.Failed
 		}
 		k.flying[place].Store(false)
-		k.memory.word(offDone + 4*place).Store(flag)
+		k.memory.DoneFlag(place).Store(flag)
 	}
 	select {
 	case k.told <- struct{}{}:
@@ -176,7 +177,7 @@ func (k *connection) tell() {
 				_ = k.conn.Close()
 				return
 			}
-			if ringEvent(k.done) != nil {
+			if shm.Ring(k.done) != nil {
 				return
 			}
 		}
