@@ -14,6 +14,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -23,6 +24,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gradnic/bench/report"
 )
 
 // goal is how many times the payload of the bare link the bump should carry, on links up to the rate goalUpTo.
@@ -58,17 +61,32 @@ func main() {
 		o.cases = append(o.cases, c)
 	}
 	r, err := measure(ctx, o)
-	if err == nil {
-		err = r.WriteFile(o.out)
-	}
-	if err == nil && *page != "" {
-		err = r.ReplaceIn(*page, "bump")
-	}
-	if err == nil {
-		err = r.Markdown(os.Stdout)
+	if r != nil {
+		err = errors.Join(err, leave(r, o.out, *page))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bump:", err)
 		os.Exit(1)
 	}
+	v := r.Verdict()
+	if line := v.MissedLine(); line != "" {
+		fmt.Fprintln(os.Stderr, "bump:", line)
+	}
+	if line := v.InvalidLine(); line != "" {
+		fmt.Fprintln(os.Stderr, "bump:", line)
+		os.Exit(3) // as gradnic bench does
+	}
+}
+
+// leave writes the report, also of a run that was interrupted; the page is then left as it is.
+func leave(r *report.Report, file, page string) error {
+	if err := r.WriteFile(file); err != nil {
+		return err
+	}
+	if page != "" && r.Interrupted == "" {
+		if err := r.ReplaceIn(page, "bump"); err != nil {
+			return err
+		}
+	}
+	return r.Markdown(os.Stdout)
 }

@@ -52,7 +52,9 @@ func measure(ctx context.Context, o options) (*report.Report, error) {
 	}
 	for i, c := range o.cases {
 		if err := o.link(ctx, r, l, c, i == 0); err != nil {
-			return nil, fmt.Errorf("link of %s: %w", name(c.rate), err)
+			err = fmt.Errorf("link of %s: %w", name(c.rate), err)
+			r.Interrupted = err.Error()
+			return r, err
 		}
 	}
 	return r, nil

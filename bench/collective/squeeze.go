@@ -46,7 +46,8 @@ const (
 
 // Squeeze measures the steps of a training over limited links: a computation, then an all-reduce of what came of it, without
 // and with compression in turns. The computation is a wait, as long as an accelerator's would be that leaves the processor to the
-// network; its length is chosen once, so that the all-reduce without compression is 52.5 % of a step, and kept for all.
+// network; its length is chosen once, so that the all-reduce without compression is 52.5 % of a step, and kept for all. After an
+// error the report has the cases that were complete.
 func Squeeze(ctx context.Context, o SqueezeOptions) (*report.Report, error) {
 	if o.Rounds == 0 {
 		o.Rounds = 9
@@ -62,7 +63,9 @@ func Squeeze(ctx context.Context, o SqueezeOptions) (*report.Report, error) {
 	r.Machine.Driver, r.Machine.Mode = "veth behind tbf", "native"
 	for _, c := range o.Cases {
 		if err := o.measure(ctx, r, c); err != nil {
-			return nil, fmt.Errorf("%d workers at %v: %w", c.Workers, c.Link, err)
+			err = fmt.Errorf("%d workers at %v: %w", c.Workers, c.Link, err)
+			r.Interrupted = err.Error()
+			return r, err
 		}
 	}
 	return r, nil

@@ -75,7 +75,8 @@ func both(a, b string) string {
 	return a + "; " + b
 }
 
-// Run measures a ring of four beside the bound of its links, calibrates the model, and measures training steps beside it.
+// Run measures a ring of four beside the bound of its links, calibrates the model, and measures training steps beside it. After
+// an error the report has what was complete.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -101,24 +102,34 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r := report.New(o.Command)
+	r.Title = "The ring of NICs"
 	r.Machine.Driver, r.Machine.Mode = "veth behind tbf", "native"
+	err := o.all(ctx, r)
+	if err != nil {
+		r.Interrupted = err.Error()
+	}
+	return r, err
+}
+
+// all measures everything, row by row.
+func (o *Options) all(ctx context.Context, r *report.Report) error {
 	if err := o.whole(ctx, r); err != nil {
-		return nil, err
+		return err
 	}
 	sys, fitted, err := o.calibrated(ctx, r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	forward, err := o.compute(ctx, r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, n := range o.Nodes {
 		if err := o.steps(ctx, r, sys, fitted, n, forward); err != nil {
-			return nil, fmt.Errorf("%d nodes: %w", n, err)
+			return fmt.Errorf("%d nodes: %w", n, err)
 		}
 	}
-	return r, o.forecast(r, sys, fitted, forward)
+	return o.forecast(r, sys, fitted, forward)
 }
 
 func (o *Options) rateString() string { return fmt.Sprintf("%dMbit", o.Rate/1e6) }

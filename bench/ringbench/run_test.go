@@ -1,6 +1,7 @@
 package ringbench
 
 import (
+	"context"
 	"io"
 	"math"
 	"os"
@@ -34,7 +35,8 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %.3f of the rate with note %q", row.Name, row.Value, row.Note)
 		}
 		if strings.HasPrefix(row.Name, "ring/") || strings.HasPrefix(row.Name, "tcp/") {
-			if row.Ratio <= 0 || row.Ratio > 1.02 {
+			// A megabyte takes 13 ms, and what the links let through at once, a thousandth of a second's worth, comes on top.
+			if row.Ratio <= 0 || row.Ratio > 1.10 && !row.Invalid() {
 				t.Errorf("%s: %.3f of what the links allow", row.Name, row.Ratio)
 			}
 		}
@@ -45,6 +47,28 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
+
+// What a run that was interrupted has measured is in its report.
+func TestInterruptedRun(t *testing.T) {
+	netlabtest.NeedRoot(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := Options{Rounds: 1, Nodes: []int{2}, Rate: 1e9, Bytes: 1 << 16, mtus: []int{1500}, slices: []int{1, 2, 4}, Command: "test"}
+	o.Log = writerFunc(func(b []byte) (int, error) {
+		if strings.HasPrefix(string(b), "ring of 4") { // the last line of the first part
+			cancel()
+		}
+		return len(b), nil
+	})
+	r, err := Run(ctx, o)
+	if err == nil || r == nil || r.Interrupted == "" || len(r.Rows) != 4 {
+		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // TestFit finds the figures that points were made of.
 func TestFit(t *testing.T) {
