@@ -176,6 +176,7 @@ func (r *Rig) multicast(ctx context.Context, o EngineOptions, lane, rings []stri
 // aggregate is one turn of the NIC with the bench's job, the generator playing its workers. Slots that were finished
 // must be an eighth of what contributed, or the figure is of something else.
 func (r *Rig) aggregate(argv []string, task peers.Task, size int, d time.Duration) (Run, peers.Counts, error) {
+	r.fromXDP = false
 	p, err := peers.Launch(r.dev, "lane", argv, r.target(task))
 	if err != nil {
 		return Run{}, peers.Counts{}, err

@@ -222,7 +222,7 @@ func (r *Rig) trial(ctx context.Context, frame []byte, pps float64, d time.Durat
 			return err
 		}
 		defer restore()
-		g, err := gen.Open(gen.Options{IfIndex: r.genIndex, Frame: frame, Rate: pps, Only: port})
+		g, err := gen.Open(gen.Options{IfIndex: r.genIndex, Frame: frame, Rate: pps, Only: port, SKBs: !r.fromXDP})
 		if err != nil {
 			return err
 		}

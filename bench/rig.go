@@ -41,7 +41,8 @@ type Rig struct {
 	genIndex int
 	devIndex int
 	devMAC   net.HardwareAddr
-	runs     int // trials so far
+	fromXDP  bool // what is at work sends back from an XDP program
+	runs     int  // trials so far
 }
 
 // NewRig makes the namespaces and the link. It needs root.
@@ -148,7 +149,7 @@ func (r Run) Mpps(n uint64) float64 { return float64(n) / r.Elapsed.Seconds() / 
 
 // drive runs the generator against whatever is at work on the device's end. Counts of the receiver are the caller's.
 func (r *Rig) drive(opts gen.Options, d time.Duration) (run Run, err error) {
-	opts.IfIndex = r.genIndex
+	opts.IfIndex, opts.SKBs = r.genIndex, !r.fromXDP
 	err = r.gen.Do(func() error {
 		restore, err := gen.Pin(generatorCPU)
 		if err != nil {

@@ -154,6 +154,7 @@ func (r *Rig) scale(p scalePoint, d time.Duration) (mpps, ns float64, err error)
 		}
 	}
 	before := n.Snapshot()
+	r.fromXDP = false
 	run, err := r.drive(gen.Options{Frame: r.Frame(52+4*p.elements, false), Workers: p.workers, Slots: p.slots, Jobs: p.jobs}, d)
 	after := n.Snapshot()
 	if err := errors.Join(err, stop()); err != nil {

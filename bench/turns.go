@@ -120,6 +120,7 @@ func (t *turns) plot(all []contestant, task peers.Task) report.Plot {
 
 // begin starts a contestant on the device's end; stop ends it and says what it counted.
 func (r *Rig) begin(c contestant, task peers.Task) (stop func() (peers.Counts, error), err error) {
+	r.fromXDP = c.ceiling != nil || c.name == "in-kernel"
 	if c.ceiling != nil {
 		var p *gen.Program
 		if err := r.dev.Do(func() (err error) { p, err = c.ceiling(r.devIndex); return }); err != nil {

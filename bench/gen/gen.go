@@ -42,6 +42,10 @@ type Options struct {
 	// Only, if not 0, makes Returned count frames from that UDP port, or to it as a socket answers, alone: a device may give back
 	// late what it took in an earlier run.
 	Only uint16
+	// SKBs says that frames come back as sk_buffs, as sockets of any kind send them. They are counted at the netdev's ingress
+	// then, where Linux 6.6 and later can: the driver would copy each one for an XDP program, on the sender's core, which
+	// would be measured too. Frames that an XDP program sends back are counted by one.
+	SKBs bool
 	// NoReceiver leaves the netdev's own XDP program alone: somebody else receives there. Returned is then 0.
 	NoReceiver bool
 }
@@ -77,8 +81,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Open loads the generator's program and attaches a counting receiver to the netdev, which veth needs to take frames
-// that come back. The caller must be in the netdev's namespace, here and in Run.
+// Open loads the generator's program and attaches a counting receiver to the netdev; without one veth takes no frames
+// that an XDP program sends back. The caller must be in the netdev's namespace, here and in Run.
 func Open(opts Options) (*Generator, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -120,6 +124,16 @@ func Open(opts Options) (*Generator, error) {
 	}
 	if opts.NoReceiver {
 		return g, nil
+	}
+	if opts.SKBs {
+		g.back, err = link.AttachTCX(link.TCXOptions{Program: g.objs.ReceiveSkb, Interface: opts.IfIndex, Attach: ebpf.AttachTCXIngress})
+		if err == nil {
+			return g, nil
+		}
+		if !errors.Is(err, ebpf.ErrNotSupported) {
+			g.objs.Close()
+			return nil, fmt.Errorf("generator: attach the counting receiver to the ingress of netdev %d: %w", opts.IfIndex, err)
+		}
 	}
 	g.back, err = link.AttachXDP(link.XDPOptions{Program: g.objs.Receive, Interface: opts.IfIndex, Flags: link.XDPDriverMode})
 	if err != nil {

@@ -13,6 +13,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define ETH_HLEN 14
+#define TC_ACT_SHOT 2
 #define SWITCHML_END 52 /* Ethernet 14, IPv4 20, UDP 8, SwitchML 10 */
 
 /* Written once before the run. */
@@ -234,17 +235,34 @@ int bounce(struct xdp_md *ctx)
  * only_port it counts frames from that UDP port alone, and to it, as a socket answers: those of one run. */
 volatile const __u32 only_port = 0;
 
+static __always_inline int wanted(const __u8 *ports)
+{
+	return (__u32)(ports[0] << 8 | ports[1]) == only_port || (__u32)(ports[2] << 8 | ports[3]) == only_port;
+}
+
 SEC("xdp")
 int receive(struct xdp_md *ctx)
 {
 	__u8 *p = (void *)(long)ctx->data;
 	__u8 *end = (void *)(long)ctx->data_end;
 
-	if (only_port && (p + 38 > end ||
-			  ((__u32)(p[34] << 8 | p[35]) != only_port && (__u32)(p[36] << 8 | p[37]) != only_port)))
+	if (only_port && (p + 38 > end || !wanted(p + 34)))
 		return XDP_DROP;
 	count();
 	return XDP_DROP;
+}
+
+/* The same at the netdev's ingress, for frames that come back as sk_buffs: of those the driver would make a copy that an
+ * XDP program may write to, at the cost of whoever sent them. */
+SEC("tcx/ingress")
+int receive_skb(struct __sk_buff *skb)
+{
+	__u8 ports[4];
+
+	if (only_port && (bpf_skb_load_bytes(skb, 34, ports, sizeof(ports)) || !wanted(ports)))
+		return TC_ACT_SHOT;
+	count();
+	return TC_ACT_SHOT;
 }
 
 struct {

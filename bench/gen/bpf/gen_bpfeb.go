@@ -16,42 +16,43 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	GenMapSeen      = "seen"
-	GenMapXsks      = "xsks"
-	GenProgBounce   = "bounce"
-	GenProgDrop     = "drop"
-	GenProgGenerate = "generate"
-	GenProgReceive  = "receive"
-	GenProgRedirect = "redirect"
-	GenVarBack      = "back"
-	GenVarBacks     = "backs"
-	GenVarBounced   = "bounced"
-	GenVarDamage    = "damage"
-	GenVarDamaged   = "damaged"
-	GenVarDawdle    = "dawdle"
-	GenVarDice      = "dice"
-	GenVarDoubled   = "doubled"
-	GenVarFirst     = "first"
-	GenVarFlows     = "flows"
-	GenVarGap       = "gap"
-	GenVarJobs      = "jobs"
-	GenVarLast      = "last"
-	GenVarLose      = "lose"
-	GenVarMacs      = "macs"
-	GenVarMost      = "most"
-	GenVarOnlyPort  = "only_port"
-	GenVarOrigin    = "origin"
-	GenVarSent      = "sent"
-	GenVarSequence  = "sequence"
-	GenVarSkipped   = "skipped"
-	GenVarSlots     = "slots"
-	GenVarSpoil     = "spoil"
-	GenVarStampAt   = "stamp_at"
-	GenVarStampSum  = "stamp_sum"
-	GenVarSwap      = "swap"
-	GenVarSwapped   = "swapped"
-	GenVarTwice     = "twice"
-	GenVarWorkers   = "workers"
+	GenMapSeen        = "seen"
+	GenMapXsks        = "xsks"
+	GenProgBounce     = "bounce"
+	GenProgDrop       = "drop"
+	GenProgGenerate   = "generate"
+	GenProgReceive    = "receive"
+	GenProgReceiveSkb = "receive_skb"
+	GenProgRedirect   = "redirect"
+	GenVarBack        = "back"
+	GenVarBacks       = "backs"
+	GenVarBounced     = "bounced"
+	GenVarDamage      = "damage"
+	GenVarDamaged     = "damaged"
+	GenVarDawdle      = "dawdle"
+	GenVarDice        = "dice"
+	GenVarDoubled     = "doubled"
+	GenVarFirst       = "first"
+	GenVarFlows       = "flows"
+	GenVarGap         = "gap"
+	GenVarJobs        = "jobs"
+	GenVarLast        = "last"
+	GenVarLose        = "lose"
+	GenVarMacs        = "macs"
+	GenVarMost        = "most"
+	GenVarOnlyPort    = "only_port"
+	GenVarOrigin      = "origin"
+	GenVarSent        = "sent"
+	GenVarSequence    = "sequence"
+	GenVarSkipped     = "skipped"
+	GenVarSlots       = "slots"
+	GenVarSpoil       = "spoil"
+	GenVarStampAt     = "stamp_at"
+	GenVarStampSum    = "stamp_sum"
+	GenVarSwap        = "swap"
+	GenVarSwapped     = "swapped"
+	GenVarTwice       = "twice"
+	GenVarWorkers     = "workers"
 )
 
 // LoadGen returns the embedded CollectionSpec for Gen.
@@ -96,11 +97,12 @@ type GenSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type GenProgramSpecs struct {
-	Bounce   *ebpf.ProgramSpec `ebpf:"bounce"`
-	Drop     *ebpf.ProgramSpec `ebpf:"drop"`
-	Generate *ebpf.ProgramSpec `ebpf:"generate"`
-	Receive  *ebpf.ProgramSpec `ebpf:"receive"`
-	Redirect *ebpf.ProgramSpec `ebpf:"redirect"`
+	Bounce     *ebpf.ProgramSpec `ebpf:"bounce"`
+	Drop       *ebpf.ProgramSpec `ebpf:"drop"`
+	Generate   *ebpf.ProgramSpec `ebpf:"generate"`
+	Receive    *ebpf.ProgramSpec `ebpf:"receive"`
+	ReceiveSkb *ebpf.ProgramSpec `ebpf:"receive_skb"`
+	Redirect   *ebpf.ProgramSpec `ebpf:"redirect"`
 }
 
 // GenMapSpecs contains maps before they are loaded into the kernel.
@@ -216,11 +218,12 @@ type GenVariables struct {
 //
 // It can be passed to LoadGenObjects or ebpf.CollectionSpec.LoadAndAssign.
 type GenPrograms struct {
-	Bounce   *ebpf.Program `ebpf:"bounce"`
-	Drop     *ebpf.Program `ebpf:"drop"`
-	Generate *ebpf.Program `ebpf:"generate"`
-	Receive  *ebpf.Program `ebpf:"receive"`
-	Redirect *ebpf.Program `ebpf:"redirect"`
+	Bounce     *ebpf.Program `ebpf:"bounce"`
+	Drop       *ebpf.Program `ebpf:"drop"`
+	Generate   *ebpf.Program `ebpf:"generate"`
+	Receive    *ebpf.Program `ebpf:"receive"`
+	ReceiveSkb *ebpf.Program `ebpf:"receive_skb"`
+	Redirect   *ebpf.Program `ebpf:"redirect"`
 }
 
 func (p *GenPrograms) Close() error {
@@ -229,6 +232,7 @@ func (p *GenPrograms) Close() error {
 		p.Drop,
 		p.Generate,
 		p.Receive,
+		p.ReceiveSkb,
 		p.Redirect,
 	)
 }
