@@ -72,12 +72,8 @@ func (e *engine) begin(now int64, room int) {
 	e.room = min(room, outRoom)
 }
 
-// receive takes one message. The fault says what became of it: OK, or why it was dropped.
-func (e *engine) receive(b []byte) wire.Fault {
-	v, fault := wire.Validate(b)
-	if fault != wire.OK {
-		return fault
-	}
+// receive takes one message from one who may send it. The fault says what became of it: OK, or why it was dropped.
+func (e *engine) receive(v wire.View) wire.Fault {
 	if v.Common().Ring != e.cfg.Ring || e.nodes < 2 {
 		return wire.Foreign
 	}

@@ -114,7 +114,9 @@ func (w *network) step() bool {
 	}
 	n.eng.begin(w.now, w.room)
 	if ev.bytes != nil {
-		n.eng.receive(ev.bytes)
+		if v, fault := wire.Validate(ev.bytes); fault == wire.OK {
+			n.eng.receive(v)
+		}
 	}
 	if next := n.turn(); next > 0 {
 		w.at(max(next, w.now+1000), ev.node, nil)

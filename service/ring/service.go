@@ -51,12 +51,24 @@ func (s *service) Receive(x *dataplane.Exchange, in []dataplane.Arrival) {
 			x.Drop(k, dataplane.RingReason(wire.Foreign))
 			continue
 		}
-		if fault := s.n.eng.receive(p.Payload); fault != wire.OK {
+		if fault := s.take(p); fault != wire.OK {
 			x.Drop(k, dataplane.RingReason(fault))
 			continue
 		}
 		x.Consume(k)
 	}
+}
+
+// take gives a datagram to the engine, if it comes from the node that it says it is from.
+func (s *service) take(p *inet.Packet) wire.Fault {
+	v, fault := wire.Validate(p.Payload)
+	if fault != wire.OK {
+		return fault
+	}
+	if a := s.n.address[v.Node()]; a == nil || p.Src != a.MAC || p.SrcIP != a.IP || p.SrcPort != wire.Port {
+		return wire.Stranger
+	}
+	return s.n.eng.receive(v)
 }
 
 // Tick implements dataplane.Service.

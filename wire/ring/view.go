@@ -19,6 +19,7 @@ const (
 	Stale    // "ring-stale": of another generation or epoch
 	Refused  // "ring-refused": data without credit or beyond the window, or that contradict the request
 	Repeated // "ring-duplicate": data that are there already
+	Stranger // "ring-stranger": not from the MAC, IP address and UDP port of the node that it says it is from
 
 	// NumFaults is the number of values, for counters indexed by Fault.
 	NumFaults = int(iota)
@@ -26,7 +27,7 @@ const (
 
 var faultNames = [NumFaults]string{
 	"ok", "ring-short", "ring-version", "ring-kind", "ring-length", "ring-reserved", "ring-range",
-	"ring-foreign", "ring-stale", "ring-refused", "ring-duplicate",
+	"ring-foreign", "ring-stale", "ring-refused", "ring-duplicate", "ring-stranger",
 }
 
 // String is the drop reason's name, in kebab case.
