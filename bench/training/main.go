@@ -100,17 +100,7 @@ func show(r *report.Report, svg, page string) error {
 		_, err := fmt.Print(table)
 		return err
 	}
-	b, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	const begin, end = "<!-- training -->\n", "<!-- /training -->"
-	head, rest, ok := strings.Cut(string(b), begin)
-	_, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return fmt.Errorf("%s has no lines %s and %s", page, strings.TrimSpace(begin), end)
-	}
-	return os.WriteFile(page, []byte(head+begin+"\n"+table+"\n"+end+tail), 0o644)
+	return report.ReplaceText(page, "training", table)
 }
 
 // table is a line for each codec.

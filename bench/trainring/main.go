@@ -164,26 +164,11 @@ func show(r *report.Report, svg, page string) error {
 	table := table(r)
 	fmt.Print(table)
 	for _, file := range strings.FieldsFunc(page, func(c rune) bool { return c == ',' }) {
-		if err := put(file, table); err != nil {
+		if err := report.ReplaceText(file, "train-ring", table); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// put replaces what lies between two marks of a page.
-func put(page, text string) error {
-	b, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	const begin, end = "<!-- train-ring -->\n", "<!-- /train-ring -->"
-	head, rest, ok := strings.Cut(string(b), begin)
-	_, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return fmt.Errorf("%s has no lines %s and %s", page, strings.TrimSpace(begin), end)
-	}
-	return os.WriteFile(page, []byte(head+begin+"\n"+text+"\n"+end+tail), 0o644)
 }
 
 // table is a line for each contestant and number of nodes.
