@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -125,6 +126,21 @@ func TestDoctor(t *testing.T) {
 	t.Run("lanes", func(t *testing.T) {
 		if got, code := f.check(t, "port0", "queues", "port0", "--lanes", "2"); code != exitFailed || got.Status != doctor.Missing {
 			t.Errorf("status %d: %+v", code, got)
+		}
+	})
+	t.Run("memory", func(t *testing.T) { // is what a NIC takes that is run so
+		cmd, _ := f.start(t, "--frames", "512")
+		var counters struct{ Frames struct{ Total uint64 } }
+		r := f.gradnic(t, "show", "counters", "-j").want(t, exitOK, "total")
+		if err := json.Unmarshal([]byte(r.out), &counters); err != nil {
+			t.Fatal(err)
+		}
+		terminate(t, cmd)
+		got, _ := f.check(t, doctor.Machine, "huge-pages", "port0", "port1", "--frames", "512", "--huge-pages")
+		const perPage = 1024 // chunks of 2048 bytes
+		want := fmt.Sprintf("sysctl -w vm.nr_hugepages=%d", (counters.Frames.Total+perPage-1)/perPage)
+		if got.Status == doctor.Missing && got.Mend != want || counters.Frames.Total < 2*512 {
+			t.Errorf("%+v, want %s for %d frames", got, want, counters.Frames.Total)
 		}
 	})
 	t.Run("bundle", f.testBundle)

@@ -64,6 +64,20 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
+// memory is what the frames take in bytes, for ports of so many queues: as package dataplane deals them out. Each lane
+// has the chunks of its queues, some for the frames in its hands, and those that wait for other lanes.
+func (o *Options) memory(queues []int) uint64 {
+	const inHand, delayed = 128, 64 // of a lane; of a lane and port
+	perLane := inHand + delayed*len(queues)
+	for _, q := range queues {
+		perLane += (max(1, q) + o.Lanes - 1) / o.Lanes * o.Frames
+	}
+	if o.Lanes > 1 {
+		perLane += o.Frames
+	}
+	return uint64(perLane) * uint64(o.Lanes) * uint64(o.ChunkSize)
+}
+
 // Examine looks at the machine and its interfaces, in the calling thread's network namespace. An interface that is
 // not there is a check that is missing; an error is a wrong option.
 func Examine(o Options) (Report, error) {
@@ -80,16 +94,25 @@ func Examine(o Options) (Report, error) {
 		}
 	}
 	k := kernelNow()
-	r.add(machine(&o, k, max(1, len(o.Interfaces)))...)
+	var queues []int // of the interfaces that the NIC is to run on
+	var found []Check
 	for _, name := range interfaces {
-		checks := examineInterface(&o, k, name)
+		checks, n := examineInterface(&o, k, name)
+		if named {
+			queues = append(queues, n)
+		}
 		for i := range checks {
 			if !named && checks[i].Status == Missing {
 				checks[i].Status = Advice
 			}
 		}
-		r.add(checks...)
+		found = append(found, checks...)
 	}
+	if !named {
+		queues = []int{o.Lanes}
+	}
+	r.add(machine(&o, k, o.memory(queues))...)
+	r.add(found...)
 	if !named && len(interfaces) == 0 {
 		r.add(Check{Machine, "interfaces", Advice, "no Ethernet interface", "there is nothing to run on here", "ip link"})
 	}

@@ -97,6 +97,27 @@ func TestJudgements(t *testing.T) {
 	}
 }
 
+// What the frames take grows with the queues, not the ports, as the NIC deals them out.
+func TestMemory(t *testing.T) {
+	for _, c := range []struct {
+		lanes, frames int
+		queues        []int
+		chunks        uint64
+	}{
+		{1, 2048, []int{1}, 2048 + 192},
+		{1, 2048, []int{0}, 2048 + 192}, // not told: one
+		{1, 2048, []int{4}, 4*2048 + 192},
+		{1, 128, []int{4, 1}, 5*128 + 256},
+		{2, 2048, []int{2, 2}, 2 * (2*2048 + 2048 + 256)},
+		{2, 2048, []int{3, 2}, 2 * (3*2048 + 2048 + 256)},
+	} {
+		o := Options{Lanes: c.lanes, Frames: c.frames, ChunkSize: 2048}
+		if got := o.memory(c.queues); got != c.chunks*2048 {
+			t.Errorf("%+v: %d chunks", c, got/2048)
+		}
+	}
+}
+
 func TestReport(t *testing.T) {
 	r, err := Examine(Options{Interfaces: []string{"no-such-if"}})
 	if err != nil {

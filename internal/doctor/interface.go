@@ -66,12 +66,13 @@ func ethernets() ([]string, error) {
 	return names, nil
 }
 
-func examineInterface(o *Options, k kernel, name string) []Check {
+// examineInterface also returns how many queues the interface has, 0 where that is not told.
+func examineInterface(o *Options, k kernel, name string) (checks []Check, queues int) {
 	d, err := look(name, len(o.Interfaces) > 0)
 	if err != nil {
-		return []Check{{name, "interface", Missing, err.Error(), "", "ip -br link"}}
+		return []Check{{name, "interface", Missing, err.Error(), "", "ip -br link"}}, 0
 	}
-	checks := []Check{
+	checks = []Check{
 		judgeLink(d), judgeXDP(d), judgeProgram(d), judgeZeroCopy(d), judgeQueues(d, o.Lanes), judgeMTU(d, k, o.ChunkSize),
 		judgeIPv6(d), judgeDefer(d),
 	}
@@ -84,7 +85,7 @@ func examineInterface(o *Options, k kernel, name string) []Check {
 	if d.on["rx-vlan-hw-parse"] && d.kind == "" {
 		checks = append(checks, Check{name, "vlan-offload", Advice, "on", "tags that the card takes off are not seen by the steering program", "ethtool -K " + name + " rxvlan off"})
 	}
-	return checks
+	return checks, d.channels
 }
 
 // look asks the kernel about an interface. With try, zero-copy is tried where the kernel does not tell.

@@ -52,9 +52,8 @@ func kernelNow() kernel {
 	return k
 }
 
-// machine makes the checks that are about no interface.
-func machine(o *Options, k kernel, ports int) []Check {
-	need := uint64(o.Frames) * uint64(o.ChunkSize) * uint64(ports) * uint64(o.Lanes)
+// machine makes the checks that are about no interface. need is the bytes that the frames take.
+func machine(o *Options, k kernel, need uint64) []Check {
 	caps, capsErr := effectiveCaps()
 	return []Check{
 		judgeKernel(k),
