@@ -31,6 +31,20 @@ func TestUMEMSizesAreChecked(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
 		}
+		if c.want == "" {
+			continue
+		}
+		if u, err := NewUMEM(c.o); u != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("NewUMEM %+v: %v, want %q", c.o, err, c.want)
+		}
+	}
+	// What the machine does not have is not admitted: 16 TiB.
+	const most = MaxChunks * 4096
+	if l, err := systemLimits(0); err != nil || l.available >= most {
+		t.Fatalf("%d bytes are available: %v", l.available, err)
+	}
+	if u, err := NewUMEM(UMEMOptions{Chunks: MaxChunks}); u != nil || !errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), "bytes of memory are available") {
+		t.Errorf("%d bytes: %v", uint64(most), err)
 	}
 }
 
@@ -49,6 +63,11 @@ func TestRingSizesAreChecked(t *testing.T) {
 }
 
 func TestSocketOptionsAreChecked(t *testing.T) {
+	u, err := NewUMEM(UMEMOptions{Chunks: 16, ChunkSize: 2048})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
 	ok := SocketOptions{IfIndex: 1}
 	with := func(f func(*SocketOptions)) SocketOptions { o := ok; f(&o); return o }
 	for _, c := range []struct {
@@ -76,6 +95,13 @@ func TestSocketOptionsAreChecked(t *testing.T) {
 		err := o.check(100)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+		if c.want == "" {
+			continue
+		}
+		// Open says it before any system call: without root the first one would say EPERM.
+		if s, err := u.Open(c.o); s != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("Open %+v: %v, want %q", c.o, err, c.want)
 		}
 	}
 }

@@ -78,7 +78,9 @@ type driver struct {
 	size    uint32
 	rules   map[uint32][]byte
 	hash    uint64
-	refuse  func(cmd uint32) error
+	// hashMask is the fields that it can hash; 0: all.
+	hashMask uint64
+	refuse   func(cmd uint32) error
 }
 
 func (d *driver) call(b []byte) error {
@@ -135,6 +137,9 @@ func (d *driver) call(b []byte) error {
 		order.PutUint64(b[offData:], d.hash)
 	case cmdSRXFH:
 		d.hash = order.Uint64(b[offData:])
+		if d.hashMask != 0 {
+			d.hash &= d.hashMask
+		}
 	default:
 		d.t.Errorf("command %#x", cmd)
 		return unix.EOPNOTSUPP
@@ -256,6 +261,40 @@ func TestRulesRefused(t *testing.T) {
 	}
 	if _, _, err := r.undo(d); err != nil || len(full.rules) != 0 {
 		t.Fatalf("%v, %d rules are left", err, len(full.rules))
+	}
+}
+
+// TestWrittenBefore: each change is in the state file before the driver is told, so that a kill at any moment leaves nothing
+// that cannot be set back; and what a driver makes of a wish is what is looked for then.
+func TestWrittenBefore(t *testing.T) {
+	drv := &driver{size: 8, hash: 0x30, hashMask: 0x70, rules: map[uint32][]byte{}}
+	d := testDevice(t, drv)
+	dir := t.TempDir()
+	mine, err := newRecord(dir, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	drv.refuse = func(cmd uint32) error {
+		if cmd != cmdSRXFH && cmd != cmdSRXCLSRLINS {
+			return nil
+		}
+		told++
+		if r, err := readRecord(mine.path); err != nil || r == nil || len(r.Changes) != told {
+			t.Errorf("change %d: the state file has %+v, %v", told, r, err)
+		}
+		return nil
+	}
+	if _, err := apply(dir, d, Want{HashPorts: true, Rules: someRules(3)}); err != nil || told != 4 {
+		t.Fatalf("%d changes, %v", told, err)
+	}
+	drv.refuse = nil
+	r, err := readRecord(mine.path)
+	if err != nil || drv.hash != 0x70 || r.Changes[0].New["fields"] != 0x70 {
+		t.Fatalf("%v: hash %#x, noted %+v", err, drv.hash, r)
+	}
+	if undone, kept, err := r.undo(d); err != nil || len(undone) != 4 || len(kept) != 0 || drv.hash != 0x30 || len(drv.rules) != 0 {
+		t.Fatalf("%v, %q, %q: hash %#x, %d rules", err, undone, kept, drv.hash, len(drv.rules))
 	}
 }
 
