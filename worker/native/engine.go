@@ -51,6 +51,8 @@ type engine struct {
 	scratch []byte   // for messages that are not contributions
 	counts  Counts
 	quit    bool
+	// read is a time by which all that had come by then was taken in: only that has not come which was due before.
+	read int64
 
 	feedback int64 // bytes of all Feedback
 	wg       sync.WaitGroup
@@ -166,8 +168,12 @@ func (e *engine) run(tr datagram.Transport, timers bool) {
 		if quit {
 			return
 		}
+		began := e.now()
 		got, err := tr.Recv(e.zero.Add(time.Duration(until)))
 		e.mu.Lock()
+		if len(got) < datagram.Burst && timers {
+			e.read = began // Recv looks before it waits
+		}
 		if err != nil && !e.quit {
 			e.fail(err)
 			e.mu.Unlock()
@@ -210,7 +216,12 @@ func (e *engine) tick(now int64) {
 			e.report(now)
 		}
 	case e.state == running:
-		e.win.check(now)
+		// A worker that did not run for a while finds its packets overdue and their results in the socket.
+		if e.group == nil {
+			e.win.check(e.read)
+		} else {
+			e.win.check(now)
+		}
 		e.pump(now)
 		if t := e.tags; t != nil && e.win.inFlight > 0 && now-t.heard >= unheard {
 			// A network that lost its memory knows this process no more, and cannot answer what it cannot check.

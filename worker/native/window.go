@@ -1,8 +1,6 @@
 package native
 
 import (
-	"time"
-
 	"gradnic/worker/rtt"
 )
 
@@ -28,8 +26,10 @@ type window struct {
 	redo            []cell
 	redos, redoLost int
 
-	pace  pace
-	timer timer
+	pace    pace
+	timer   timer
+	heardAt int64 // when the last result came
+	trip    int64 // the last round trip that was measured
 
 	resent, timeouts uint64
 }
@@ -64,6 +64,9 @@ const (
 
 // gap is how many chunks a result may be overtaken by before its contribution is sent again.
 const gap = 32
+
+// probes is how many chunks are sent again when nothing comes.
+const probes = 8
 
 func newWindow(slots int, cap int, rto rtt.Timer) *window {
 	return &window{slots: uint64(slots), cells: make([]cell, slots), pace: newPace(min(cap, slots)), timer: timer{Timer: rto}}
@@ -176,7 +179,8 @@ func (w *window) result(now int64, slot, round uint32) (chunk uint64, v verdict,
 			c.state = idle
 			w.redos--
 			w.timer.hear(-1, w.inFlight+1)
-			w.pace.delivered(-1)
+			w.pace.delivered(now, -1)
+			w.heardAt = now
 			return c.chunk, redone, -1
 		}
 	}
@@ -204,7 +208,11 @@ func (w *window) result(now int64, slot, round uint32) (chunk uint64, v verdict,
 		w.low++
 	}
 	w.timer.hear(rtt, w.inFlight+1)
-	w.pace.delivered(rtt)
+	w.pace.delivered(now, rtt)
+	w.heardAt = now
+	if rtt >= 0 {
+		w.trip = rtt
+	}
 	return chunk, fresh, rtt
 }
 
@@ -242,12 +250,25 @@ func (w *window) check(now int64) {
 	if at, ok := w.deadline(); !ok || at > now {
 		return
 	}
-	limit := w.timer.Timeout()
+	limit := w.timeout()
+	// When nothing comes at all, someone does not run or the network is gone, and what is in flight is not lost one by one:
+	// a few are sent again to find out, and the others get another timeout.
+	silent, tried := now-w.heardAt >= limit, 0
 	expired := false
 	for g := w.low; g < w.next; g++ {
-		if c := w.cell(g); c.state == flying && now-c.last >= limit {
+		c := w.cell(g)
+		if c.state != flying || now-c.last < limit {
+			continue
+		}
+		expired = true
+		switch {
+		case !silent:
 			w.miss(c)
-			expired = true
+		case tried < probes:
+			tried++
+			w.due(c)
+		default:
+			c.last = now
 		}
 	}
 	for i := range w.redoers() {
@@ -265,11 +286,23 @@ func (w *window) check(now int64) {
 }
 
 func (w *window) miss(c *cell) {
+	w.due(c)
+	w.pace.lost()
+}
+
+// due has a chunk in flight sent again.
+func (w *window) due(c *cell) {
 	c.state = missed
 	w.lostFrom = min(w.lostFrom, c.chunk)
 	w.lost++
 	w.inFlight--
-	w.pace.lost()
+}
+
+// timeout is how long a chunk waits for its result: the timer's, or somewhat longer than the last round trip took, when all of
+// a sudden they take longer.
+func (w *window) timeout() int64 {
+	t := w.timer.Timeout()
+	return max(t, min(w.trip+t/2, 8*t))
 }
 
 // redoers is redo, if there is something in it.
@@ -330,77 +363,7 @@ func (w *window) deadline() (at int64, ok bool) {
 			at, ok = c.last, true
 		}
 	}
-	return at + w.timer.Timeout(), ok
-}
-
-// pace is how many chunks may be in flight. It grows as results come, by as many as come at first and by a few a round
-// after the first loss or queue, and shrinks once a round by half of the part that was lost (the rule of DCTCP, RFC 8257, with
-// losses for marks), so that random loss does not stop it and an overflowing queue does not last; and by the part by
-// which even the shortest round trip of the round is over its target (after Swift, SIGCOMM 2020), so that the queue does
-// not fill up in the first place. A round is as many results as were allowed in flight.
-type pace struct {
-	window   float64
-	most     float64
-	slow     bool // start: no loss yet
-	got, bad int  // in this round
-	shortest int64
-	base     int64 // the shortest round trip ever; 0 for none
-}
-
-const (
-	paceStart  = 16
-	paceLeast  = 8
-	paceStep   = 8
-	paceTarget = int64(12 * time.Millisecond) // of queueing
-)
-
-func newPace(most int) pace {
-	p := pace{most: float64(most)}
-	p.restart()
-	return p
-}
-
-func (p *pace) restart() {
-	p.window, p.slow = min(paceStart, p.most), true
-	p.got, p.bad, p.shortest = 0, 0, 0
-}
-
-func (p *pace) limit() int { return int(p.window) }
-
-func (p *pace) lost() { p.bad++ }
-
-func (p *pace) delivered(rtt int64) {
-	p.got++
-	if rtt > 0 {
-		if p.shortest == 0 || rtt < p.shortest {
-			p.shortest = rtt
-		}
-		if p.base == 0 || rtt < p.base {
-			p.base = rtt
-		}
-		if rtt > p.base+paceTarget/2 {
-			p.slow = false // before the queue overflows
-		}
-	}
-	if p.slow && p.bad == 0 {
-		p.window = min(p.window+1, p.most)
-	}
-	if p.got < int(p.window) {
-		return
-	}
-	over := p.shortest - p.base - paceTarget
-	switch {
-	case p.bad > 0:
-		p.slow = false
-		p.window = (p.window + paceStep) * (1 - float64(p.bad)/float64(p.bad+p.got)/2)
-	case p.shortest > 0 && over > 0:
-		p.slow = false
-		p.window *= 1 - 0.5*float64(over)/float64(p.shortest)
-	case !p.slow:
-		p.window += paceStep
-	}
-	p.window = max(min(p.window, p.most), min(paceLeast, p.most))
-	p.got, p.bad, p.shortest = 0, 0, 0
+	return at + w.timeout(), ok
 }
 
 // timer is the retransmission timer, which takes one sample a round.

@@ -202,16 +202,17 @@ func TestWindowIsPatient(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
-	p := newPace(512)
+	p, now := newPace(512), int64(0)
+	step := func() int64 { now += int64(50 * time.Microsecond); return now } // 20000 packets a second
 	for range 2000 {
-		p.delivered(int64(time.Millisecond))
+		p.delivered(step(), int64(time.Millisecond))
 	}
 	if p.limit() != 512 {
 		t.Errorf("without loss the window is %d", p.limit())
 	}
 	// A tenth lost, round after round: it shrinks, and stays of use.
 	for range 20000 {
-		p.delivered(int64(time.Millisecond))
+		p.delivered(step(), int64(time.Millisecond))
 		if p.got%10 == 5 {
 			p.lost()
 		}
@@ -224,7 +225,7 @@ func TestPace(t *testing.T) {
 		for range 20 {
 			p.lost()
 		}
-		p.delivered(-1)
+		p.delivered(step(), -1)
 	}
 	if p.limit() != paceLeast {
 		t.Errorf("at heavy loss the window is %d", p.limit())
@@ -232,7 +233,7 @@ func TestPace(t *testing.T) {
 	// A queue in front of the link: the round trip grows with the window, and the window stops at the target.
 	p = newPace(4096)
 	for range 100000 {
-		p.delivered(int64(time.Millisecond) + int64(p.window)*int64(50*time.Microsecond)) // 20000 packets a second
+		p.delivered(step(), int64(time.Millisecond)+int64(p.window)*int64(50*time.Microsecond))
 	}
 	if queue := time.Duration(p.window) * 50 * time.Microsecond; queue > 2*time.Duration(paceTarget) || queue < time.Duration(paceTarget)/2 {
 		t.Errorf("the queue is %v long, window %d", queue, p.limit())
