@@ -196,6 +196,16 @@ func (s *System) Iterate(t *Table, nodes, batch int, m Mode) (*Iteration, error)
 	return it, nil
 }
 
+// Least is how long an iteration takes at least, whatever sums the gradients: its compute, with all threads and all of the
+// communication hidden. Seconds. An iteration's time over this is the most that any NIC gains over it.
+func (s *System) Least(t *Table, batch int) (float64, error) {
+	it, err := s.Iterate(t, 1, batch, Mode{Kind: NIC})
+	if err != nil {
+		return 0, err
+	}
+	return it.Total, nil
+}
+
 func (s *System) cost(bytes int64, nodes int, m Mode) AllReduce {
 	switch m.Kind {
 	case Naive:

@@ -76,6 +76,11 @@ func TestIterationBounds(t *testing.T) {
 		if m.Kind == Naive {
 			atMost(r, "naive hides nothing", it.Communication, it.Exposed)
 		}
+		least, err := s.Least(l, batch)
+		if err != nil {
+			r.Fatal(err)
+		}
+		atMost(r, "least below the iteration", least, it.Total)
 		if nodes == 1 && it.Communication != 0 {
 			r.Fatalf("one node communicates for %g", it.Communication)
 		}

@@ -34,6 +34,9 @@ func TestRun(t *testing.T) {
 		if strings.HasPrefix(row.Name, "link/") && (row.Value < leastLink) != (row.Note != "") {
 			t.Errorf("%s: %.3f of the rate with note %q", row.Name, row.Value, row.Note)
 		}
+		if mode, ok := strings.CutPrefix(row.Name, "ceiling/2-nodes/"); ok && (row.Ratio < 1 || row.Value <= 0) {
+			t.Errorf("%s took %.3f of its compute", mode, row.Ratio)
+		}
 		if strings.HasPrefix(row.Name, "ring/") || strings.HasPrefix(row.Name, "tcp/") {
 			// A megabyte takes 13 ms, and what the links let through at once, a thousandth of a second's worth, comes on top.
 			if row.Ratio <= 0 || row.Ratio > 1.10 && !row.Invalid() {
@@ -41,7 +44,13 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"ring/4-nodes/1000Mbit/mtu1500/1024KiB", "model/2-nodes/nic+bfp16", "naive-over-bfp16/2-nodes"} {
+	// Nothing gains more than the ceiling: a step with NICs is not shorter than its compute, which the timed waits are.
+	for _, k := range []string{"naive", "overlapped"} {
+		if got, most := found[k+"-over-bfp16/2-nodes"], found["ceiling/2-nodes/"+k]; !(got > 0 && got <= most*(1+1e-9)) {
+			t.Errorf("over %s %.3f was gained, of at most %.3f", k, got, most)
+		}
+	}
+	for _, want := range []string{"ring/4-nodes/1000Mbit/mtu1500/1024KiB", "model/2-nodes/nic+bfp16", "naive-over-bfp16/2-nodes", "ceiling/2-nodes/naive", "ceiling/2-nodes/overlapped"} {
 		if _, ok := found[want]; !ok && o.Rate != 0 {
 			t.Errorf("no row %s", want)
 		}

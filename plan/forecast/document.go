@@ -59,7 +59,9 @@ type Mode struct {
 	Communication float64 `json:"communication_ms"`
 	Exposed       float64 `json:"exposed_ms"`
 	// SpeedUp is the overlapped iteration's time over this one's.
-	SpeedUp  float64 `json:"speed_up"`
+	SpeedUp float64 `json:"speed_up"`
+	// Ceiling is this iteration's time over that of its compute alone: the most that any NIC gains over this mode.
+	Ceiling  float64 `json:"ceiling"`
 	Timeline []Layer `json:"timeline"`
 }
 
@@ -91,10 +93,13 @@ type Scale struct {
 	Compressed float64 `json:"nic_codec_ms"`
 	// Against overlapped software; and against the fastest of the three plain
 	// ways, which is the least that smart NICs gain.
-	SpeedUpNIC        float64 `json:"speed_up_nic"`
-	SpeedUp           float64 `json:"speed_up_codec"`
-	LeastNIC          float64 `json:"least_speed_up_nic"`
-	Least             float64 `json:"least_speed_up_codec"`
+	SpeedUpNIC float64 `json:"speed_up_nic"`
+	SpeedUp    float64 `json:"speed_up_codec"`
+	LeastNIC   float64 `json:"least_speed_up_nic"`
+	Least      float64 `json:"least_speed_up_codec"`
+	// The most that any NIC gains, since no iteration is shorter than its compute.
+	CeilingNaive      float64 `json:"ceiling_naive"`
+	Ceiling           float64 `json:"ceiling_overlapped"`
 	ExposedPlain      float64 `json:"overlapped_exposed_ms"`
 	ExposedCompressed float64 `json:"nic_codec_exposed_ms"`
 }
@@ -155,6 +160,10 @@ func Build(o Options) (*Document, error) {
 
 func (d *Document) addModes(s *plan.System, t *plan.Table) error {
 	plain := 0.0
+	least, err := s.Least(t, d.Batch)
+	if err != nil {
+		return err
+	}
 	for _, m := range []struct {
 		name string
 		mode plan.Mode
@@ -175,15 +184,15 @@ func (d *Document) addModes(s *plan.System, t *plan.Table) error {
 		if m.mode.Kind == plan.Overlapped {
 			plain = it.Total
 		}
-		d.Modes = append(d.Modes, describe(m.name, t, it, plain))
+		d.Modes = append(d.Modes, describe(m.name, t, it, plain, least))
 	}
 	d.Modes[0], d.Modes[1] = d.Modes[1], d.Modes[0]
 	return nil
 }
 
-func describe(name string, t *plan.Table, it *plan.Iteration, plain float64) Mode {
+func describe(name string, t *plan.Table, it *plan.Iteration, plain, least float64) Mode {
 	m := Mode{Mode: name, Iteration: ms(it.Total), Forward: ms(it.Forward), Backward: ms(it.Backward), Update: ms(it.Update),
-		Communication: ms(it.Communication), Exposed: ms(it.Exposed), SpeedUp: plain / it.Total}
+		Communication: ms(it.Communication), Exposed: ms(it.Exposed), SpeedUp: plain / it.Total, Ceiling: it.Total / least}
 	for _, st := range it.Steps {
 		m.Timeline = append(m.Timeline, Layer{
 			Layer: st.Layer.Name, Bytes: t.Bytes(st.Layer), Forward: span(st.Forward), Backward: span(st.Backward), AllReduce: span(st.AllReduce),
@@ -200,11 +209,16 @@ func scale(s *plan.System, t *plan.Table, nodes, batch int, ratio float64) (p Sc
 			return p, err
 		}
 	}
+	least, err := s.Least(t, batch)
+	if err != nil {
+		return p, err
+	}
 	naive, plain, ideal, nic, packed := its[0].Total, its[1].Total, its[2].Total, its[3].Total, its[4].Total
 	best := min(naive, plain, ideal)
 	return Scale{
 		Batch: batch, Nodes: nodes, Naive: ms(naive), Plain: ms(plain), Ideal: ms(ideal), NIC: ms(nic), Compressed: ms(packed),
 		SpeedUpNIC: plain / nic, SpeedUp: plain / packed, LeastNIC: best / nic, Least: best / packed,
+		CeilingNaive: naive / least, Ceiling: plain / least,
 		ExposedPlain: ms(its[1].Exposed), ExposedCompressed: ms(its[4].Exposed),
 	}, nil
 }

@@ -98,6 +98,39 @@ func TestBuildOfThePaper(t *testing.T) {
 	}
 }
 
+// TestCeiling: where communication is 51 % of the naive iteration no NIC gains more than 1/0.49 over it; and over software that
+// overlaps at no cost, on layers that are alike, no more than what the forward pass and the first layer's backward pass do not hide.
+func TestCeiling(t *testing.T) {
+	o := options(t, "mlp-20x2048")
+	o.System.Slowdown, o.System.Overlapped = 1, plan.Software{LinkShare: 1}
+	o.System.Naive = plan.Software{LinkShare: 1}
+	o.System.UpdateGbytes = 0
+	d := build(t, o)
+	const comm, forward, backward = 0.51 / 0.49, 1. / 3, 2. / 3 // of compute
+	want := map[string]float64{"naive": 1 / 0.49, "overlapped": forward + backward/20 + comm}
+	for mode, c := range want {
+		m, err := d.Find(mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(m.Ceiling-c) > 1e-9 {
+			t.Errorf("over %s: ceiling %g, want %g", mode, m.Ceiling, c)
+		}
+	}
+	for _, p := range d.ByNodes {
+		if p.Nodes == 6 && (math.Abs(p.Ceiling-want["overlapped"]) > 1e-9 || math.Abs(p.CeilingNaive-want["naive"]) > 1e-9) {
+			t.Errorf("by nodes: %+v", p)
+		}
+		if p.SpeedUp > p.Ceiling || p.SpeedUpNIC > p.Ceiling {
+			t.Errorf("%d nodes gain %g, of at most %g", p.Nodes, p.SpeedUp, p.Ceiling)
+		}
+	}
+	var text strings.Builder
+	if err := d.Text(&text, ""); err != nil || strings.Count(text.String(), "1.407") < 2 || !strings.Contains(text.String(), "2.041") {
+		t.Errorf("%v:\n%s", err, text.String())
+	}
+}
+
 // What is not the paper's system, table or compression is not compared with its figures.
 func TestPublishedOnlyForThePapersSystem(t *testing.T) {
 	o := options(t, "mlp-20x2048")
