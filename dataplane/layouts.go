@@ -171,7 +171,7 @@ func (l *lane) broadcastLayout(j *laneJob, i int, copies []multicast.Copy) {
 		if port == 0 {
 			port = l.batch.pkt[i].SrcPort
 		}
-		l.replicateLayout(j, &t, ok, c.Port, c.MAC, c.IP, port, c.Rank)
+		l.replicateLayout(j, &t, ok, l.values[:j.frameLen-switchml.ValuesOffset], c.Port, c.MAC, c.IP, port, c.Rank)
 	}
 }
 
@@ -179,19 +179,49 @@ func (l *lane) broadcastLayout(j *laneJob, i int, copies []multicast.Copy) {
 func (l *lane) resendLayout(j *laneJob, i, ingress int) {
 	t, ok := l.layoutTemplate(j, i)
 	p := &l.batch.pkt[i]
-	l.replicateLayout(j, &t, ok, ingress, p.Src, p.SrcIP, p.SrcPort, int(l.batch.rank[i]))
+	l.replicateLayout(j, &t, ok, l.values[:j.frameLen-switchml.ValuesOffset], ingress, p.Src, p.SrcIP, p.SrcPort, int(l.batch.rank[i]))
 }
 
 // layoutTemplate is replyTemplate by a layout, and brings the result's values to its byte order. ok is false when a value
 // does not fit into the layout, which Carries rules out.
 func (l *lane) layoutTemplate(j *laneJob, i int) (t layout.Template, ok bool) {
 	r := l.reply(j, i)
-	j.layout.Order(l.values[:j.frameLen-switchml.ValuesOffset])
+	j.layout.Order(l.values[:j.frameLen-switchml.ValuesOffset], 4)
 	return j.layout.NewTemplate(&r)
 }
 
+// spreadLayout is spreadResult's end for a job with a layout, whose frames are of one chunk: the card's header is made once for
+// all copies. The last one goes in frame i when the values lie there and there is room for the headers before them.
+func (l *lane) spreadLayout(j *laneJob, i int, h *native.Header, values []byte, copies []multicast.Copy, skip func(k int) bool) {
+	b := &l.batch
+	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
+	t, ok := j.layout.NewResult(&from, h, len(values))
+	j.layout.Order(values, h.Type.Size())
+	last := len(copies) - 1
+	for last >= 0 && skip(last) {
+		last--
+	}
+	at := b.desc[i].Addr + native.ValuesOffset // of the values, if they are the frame's
+	inPlace := ok && last >= 0 && len(values) > 0 && &values[0] == &l.area[at] && at&(l.chunk-1) >= uint64(t.Len())
+	for k := 0; k <= last; k++ {
+		c := &copies[k]
+		switch {
+		case skip(k):
+		case k == last && inPlace:
+			d := Desc{Addr: at - uint64(t.Len()), Len: uint32(t.Len() + len(values))}
+			t.PutHeaders(l.frame(d), c.MAC, c.IP, c.UDPPort)
+			l.sendLayout(j, c.Port, d, c.Rank)
+		default:
+			l.replicateLayout(j, &t, ok, values, c.Port, c.MAC, c.IP, c.UDPPort, c.Rank)
+		}
+	}
+	if !inPlace {
+		l.freeFrame(i)
+	}
+}
+
 // replicateLayout is replicate for a job with a layout.
-func (l *lane) replicateLayout(j *laneJob, t *layout.Template, fits bool, port int, mac inet.MAC, ip inet.Addr, udp uint16, rank int) {
+func (l *lane) replicateLayout(j *laneJob, t *layout.Template, fits bool, values []byte, port int, mac inet.MAC, ip inet.Addr, udp uint16, rank int) {
 	if !fits {
 		l.lostReplica(port, WrongLayout)
 		return
@@ -201,16 +231,22 @@ func (l *lane) replicateLayout(j *laneJob, t *layout.Template, fits bool, port i
 		l.lostReplica(port, NoFrame)
 		return
 	}
-	values := l.values[:j.frameLen-switchml.ValuesOffset]
 	d := Desc{Addr: addr, Len: uint32(t.Len() + len(values))}
 	t.Put(l.frame(d), mac, ip, udp, values)
+	l.sendLayout(j, port, d, rank)
+}
+
+// sendLayout queues a copy of a result that has its layout's form.
+func (l *lane) sendLayout(j *laneJob, port int, d Desc, rank int) {
 	l.counts[port][cReplicas]++
 	var w *laneWorker
 	if rank >= 0 {
 		w = &j.workers[rank]
 		w.sent++
 	}
-	l.sendReplica(port, d, w)
+	if !l.dropsReplica(port, d, nil, w) {
+		l.queueTx(port, port, d, nil, sentFormed, w)
+	}
 }
 
 // leaveLayout turns a frame that the NIC has made into a layout's form. ok is false when it does not fit, which Carries
@@ -222,8 +258,8 @@ func (l *lane) leaveLayout(x *layout.Layout, d *Desc) (ok bool) {
 	return ok
 }
 
-// leaveNative is leaveLayout for a frame that may be a native message of a job with a layout; ARP, echo replies and
-// SwitchML's results, which replicate turns, are not.
+// leaveNative is leaveLayout for a frame that may be a native message of a job with a layout; ARP, echo replies and answers
+// of SwitchML's rules are not.
 func (l *lane) leaveNative(d *Desc) (ok bool) {
 	f := l.frame(*d)
 	if len(f) < native.ValuesOffset || binary.BigEndian.Uint16(f[12:]) != inet.EtherTypeIPv4 || f[23] != inet.ProtoUDP || binary.BigEndian.Uint16(f[34:]) != native.Port {

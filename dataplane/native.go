@@ -272,9 +272,6 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 		}
 		copies = nil
 	}
-	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
-	tag := j.native.tagLen()
-	t := native.NewTemplate(&from, &h, len(values)+tag)
 	skip := func(k int) bool {
 		r := copies[k].Rank
 		return r >= 0 && (lacks != nil && !lacks(r) || quiet != nil && quiet[r>>6]>>(r&63)&1 == 1)
@@ -282,6 +279,13 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 	if quiet != nil {
 		l.spreadQuiet(j, copies, h, quiet)
 	}
+	if j.layout != nil {
+		l.spreadLayout(j, i, &h, values, copies, skip)
+		return
+	}
+	from := native.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: native.Port}
+	tag := j.native.tagLen()
+	t := native.NewTemplate(&from, &h, len(values)+tag)
 	last := len(copies) - 1 // goes in the frame; the others first, since the frame may be free again once it was sent
 	for last >= 0 && skip(last) {
 		last--
@@ -296,7 +300,7 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 		whole = l.message(i, n)
 	}
 	payload, shared := b.desc[i], false // of all copies, in the frame itself
-	if _, own := l.own(payload.Addr); own && whole == nil && !made && last > 0 && j.layout == nil && tag == 0 && l.shares(len(values)) {
+	if _, own := l.own(payload.Addr); own && whole == nil && !made && last > 0 && tag == 0 && l.shares(len(values)) {
 		payload.Addr, payload.Len = payload.Addr+native.ValuesOffset, uint32(len(values))
 		shared, inPlace = true, false
 	}

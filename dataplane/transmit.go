@@ -5,6 +5,7 @@ const (
 	sentReplica = uint8(iota) // a copy of a result
 	sentPassed                // a received frame, reflected or forwarded
 	sentAnswer                // a received frame, made into an answer
+	sentFormed                // to queueTx: a replica that has its layout's form
 )
 
 // txRetries is how often a full transmit ring is reaped and kicked before what is left is dropped. It bounds how long
@@ -43,17 +44,24 @@ func (l *lane) sendReplica(port int, d Desc, w *laneWorker) { l.sendChain(port, 
 
 // sendChain is sendReplica for a result of several chunks.
 func (l *lane) sendChain(port int, d Desc, tail []Desc, w *laneWorker) {
-	p := &l.ports[port]
-	if p.impair != nil && !p.impair.EgressTogether && p.impair.dropEgress() {
-		l.counts[port][cReplicaDrops+int(ImpairedEgress)]++
-		l.sawDrop(port, d, tail, ImpairedEgress)
-		if w != nil {
-			w.sent--
-		}
-		l.freePieces(d, tail)
-		return
+	if !l.dropsReplica(port, d, tail, w) {
+		l.queueTx(port, port, d, tail, sentReplica, w)
 	}
-	l.queueTx(port, port, d, tail, sentReplica, w)
+}
+
+// dropsReplica reports whether impairments of the port lose a copy of a result, which is freed then.
+func (l *lane) dropsReplica(port int, d Desc, tail []Desc, w *laneWorker) bool {
+	p := &l.ports[port]
+	if p.impair == nil || p.impair.EgressTogether || !p.impair.dropEgress() {
+		return false
+	}
+	l.counts[port][cReplicaDrops+int(ImpairedEgress)]++
+	l.sawDrop(port, d, tail, ImpairedEgress)
+	if w != nil {
+		w.sent--
+	}
+	l.freePieces(d, tail)
+	return true
 }
 
 // queueTx appends a frame to a port's batch. Of a chain, the last piece stands for the frame.
@@ -63,7 +71,9 @@ func (l *lane) queueTx(port, from int, d Desc, tail []Desc, kind uint8, w *laneW
 		l.transmit(port)
 	}
 	n := t.n
-	if l.cfg.nativeLayouts && kind != sentPassed && len(tail) == 0 && !l.leaveNative(&d) {
+	if kind == sentFormed {
+		kind = sentReplica
+	} else if l.cfg.nativeLayouts && kind != sentPassed && len(tail) == 0 && !l.leaveNative(&d) {
 		t.desc[n], t.kind[n], t.from[n], t.worker[n] = d, kind, uint16(from), w
 		l.unsent(port, t, n, false)
 		return

@@ -19,48 +19,48 @@ type move struct {
 	table []int16 // way table: the other header's value, -1 for none
 }
 
-// window is where a header has a value: in the 8 bytes that end at a byte of it, so many bits from the right. What lies
-// before a header is a frame's own, so that the bytes are always there.
-type window struct {
-	end  int16
-	down uint8
-}
+// span is a header with the 7 bytes before it, which are a frame's own, and what follows: the 8 bytes that end at any byte of
+// the header are in it.
+type span [7 + MaxRunning]byte
 
+// window is where a header has a value: in the 8 bytes from a byte of its span on, so many bits from the right.
+type window struct{ at, down uint8 }
+
+// windowOf is the window that ends with the value.
 func windowOf(offset, bit, width int) window {
 	bytes := (bit + width + 7) / 8
-	return window{int16(offset + bytes), uint8(8*bytes - bit - width)}
+	return window{uint8(offset + bytes - 1), uint8(8*bytes - bit - width)}
 }
 
-// run takes bits that need no look: the window's bytes, turned to their place, and masked.
+func (h *span) load(at uint8) uint64 {
+	i := int(at & (MaxRunning - 1)) // in the span's bounds, as the compiler sees
+	return binary.BigEndian.Uint64(h[i : i+8])
+}
+
+// words are a header's, from its end.
+type words [cardWords]uint64
+
+// run takes bits that need no look: the window's bytes, turned to their place in a word, and masked.
 type run struct {
-	end       int16
-	pre, turn uint8 // to the left, before and after the bytes are swapped
-	swap      bool
+	at, word  uint8
+	pre, turn uint8 // to the left, before and after the bytes are swapped; pre of those that are
 	mask      uint64
 }
 
-// runs make a header: those of each of its words, one after the other.
-type runs struct {
-	all  []run
-	upTo [cardWords]uint8 // of a word, the end of its runs
-}
+// runs are all such bits of a header.
+type runs struct{ straight, swapped []run }
 
-// gather ORs the bits into words, from a header that starts 8 bytes behind src's start.
-func (r *runs) gather(words []uint64, src []byte) {
-	all, from := r.all, 0
-	for k := range words {
-		upTo := int(r.upTo[k&(cardWords-1)])
-		v := words[k]
-		for i := range all[from:upTo] {
-			x := &all[from+i]
-			b := binary.BigEndian.Uint64(src[x.end:])
-			if x.swap {
-				b = bits.ReverseBytes64(bits.RotateLeft64(b, int(x.pre)))
-			}
-			v |= bits.RotateLeft64(b, int(x.turn)) & x.mask
-		}
-		words[k] = v
-		from = upTo
+// gather ORs the bits into the words.
+func (r *runs) gather(w *words, h *span) {
+	straight, swapped := r.straight, r.swapped
+	for i := range straight {
+		x := &straight[i]
+		w[x.word&(cardWords-1)] |= bits.RotateLeft64(h.load(x.at), int(x.turn)) & x.mask
+	}
+	for i := range swapped {
+		x := &swapped[i]
+		b := bits.ReverseBytes64(bits.RotateLeft64(h.load(x.at), int(x.pre)))
+		w[x.word&(cardWords-1)] |= bits.RotateLeft64(b, int(x.turn)) & x.mask
 	}
 }
 
@@ -96,14 +96,11 @@ var own = map[Rules]map[Meaning]struct{ offset, bit, width int }{
 	},
 }
 
-const (
-	ownWords  = native.HeaderLen / 8
-	cardWords = MaxRunning / 8
-)
+const cardWords = MaxRunning / 8
 
-// same is a value that is the same in all frames of the card, in the 8 bytes that end where it ends.
+// same is a value that is the same in all frames of the card, in the window that ends with it.
 type same struct {
-	end        int
+	at         uint8
 	want, mask uint64
 }
 
@@ -113,14 +110,13 @@ type compiled struct {
 	inRuns   runs
 	outRuns  runs
 	fixed    []same
-	start    [ownWords]uint64  // of own headers: what no field says
-	template [cardWords]uint64 // of answers: fixed values and replies
-	ownLen   int               // bytes of the own header
-	ownWords int
-	words    int // of the card's header
+	start    words // of own headers: what no field says
+	template words // of answers: fixed values and replies
+	ownLen   int   // bytes of the own header
 	ownPort  uint16
 	count    bool  // native: no field says how many elements mean something
-	length   *move // where answers say their payload's length; nil: nowhere
+	lengthIn *move // where requests say their payload's length; nil: nowhere
+	length   *move // the same for answers
 }
 
 // compile makes moves of the fields.
@@ -130,7 +126,6 @@ func (l *Layout) compile() {
 	if l.Rules == SwitchML {
 		c.ownPort = switchml.PortBase
 	}
-	c.ownWords, c.words = (c.ownLen+7)/8, (l.Header+7)/8
 	l.swap = l.Payload.Little != (l.Rules == Native)
 	constant := func(offset, bit, width int, v uint64) {
 		p := placeOf(c.ownLen, offset, bit, width)
@@ -149,13 +144,14 @@ func (l *Layout) compile() {
 		there := placeOf(l.Header, f.Offset, f.Bit, f.Width)
 		reply := f.Reply
 		if f.Fixed != nil {
-			c.fixed = append(c.fixed, same{f.end, f.onWire(*f.Fixed) << f.shift, f.mask << f.shift})
+			c.check(same{uint8(f.end - 1), f.onWire(*f.Fixed) << f.shift, f.mask << f.shift})
 			reply = f.Fixed
 		}
 		if reply != nil {
-			c.put(c.template[:], there, f.onWire(*reply))
+			c.template.put(there, f.onWire(*reply))
 		}
-		if f.Meaning == Length { // it is counted on the way in
+		if f.Meaning == Length { // own ones are counted
+			c.lengthIn = &move{window: windowOf(f.Offset, f.Bit, f.Width), width: uint8(f.Width), mask: f.mask, how: f.way(false, nil)}
 			if reply == nil {
 				c.length = &move{to: there, width: uint8(f.Width), mask: f.mask, limit: f.mask, how: f.way(true, nil)}
 			}
@@ -186,33 +182,56 @@ func (l *Layout) compile() {
 	c.out, c.outRuns = split(merged(c.out))
 }
 
-// split makes runs of the moves whose values fit in any case.
+// split makes runs of the moves whose values fit in any case. One word's do not follow each other, so that none waits for the
+// one before.
 func split(moves []move) (rest []move, r runs) {
-	var of [cardWords][]run
+	var straight, swap [cardWords][]run
 	for _, m := range moves {
 		if m.how != plain && (m.how != swapped || m.mask > m.limit) {
 			rest = append(rest, m)
 			continue
 		}
-		x := run{end: m.end, turn: m.to.shift - m.down, mask: m.mask}
-		if x.swap = m.how == swapped; x.swap {
-			// The swapped value has the highest bits.
-			x.pre, x.turn, x.mask = -m.down, m.to.shift+m.width, bits.ReverseBytes64(m.mask)>>(64-m.width)
+		x, of := run{at: m.at, turn: m.to.shift - m.down, mask: m.mask}, &straight
+		if m.how == swapped { // the swapped value has the highest bits
+			x.pre, x.turn, x.mask = -m.down&63, m.to.shift+m.width, bits.ReverseBytes64(m.mask)>>(64-m.width)
+			of = &swap
 		}
-		x.pre, x.turn = x.pre&63, x.turn&63
+		x.turn &= 63
 		low, high := x, x
-		low.mask <<= m.to.shift
-		of[m.to.word] = append(of[m.to.word], low)
+		low.word, low.mask = m.to.word, x.mask<<m.to.shift
+		of[low.word] = append(of[low.word], low)
 		if m.to.over {
-			high.mask >>= 64 - m.to.shift
-			of[m.to.word+1] = append(of[m.to.word+1], high)
+			high.word, high.mask = m.to.word+1, x.mask>>(64-m.to.shift)
+			of[high.word] = append(of[high.word], high)
 		}
 	}
-	for k := range of {
-		r.all = append(r.all, of[k]...)
-		r.upTo[k] = uint8(len(r.all))
+	return rest, runs{dealt(&straight), dealt(&swap)}
+}
+
+// dealt takes one run of each word in turn.
+func dealt(of *[cardWords][]run) (all []run) {
+	for more := true; more; {
+		more = false
+		for k := range of {
+			if len(of[k]) > 0 {
+				all, of[k], more = append(all, of[k][0]), of[k][1:], true
+			}
+		}
 	}
-	return rest, r
+	return all
+}
+
+// check adds a value that frames must have, in the window of the one before where it lies in that.
+func (c *compiled) check(x same) {
+	if n := len(c.fixed); n > 0 {
+		last := &c.fixed[n-1]
+		up := 8 * (int(x.at) - int(last.at))
+		if up >= 0 && up < 64 && last.mask<<up>>up == last.mask {
+			c.fixed[n-1] = same{x.at, last.want<<up | x.want, last.mask<<up | x.mask}
+			return
+		}
+	}
+	c.fixed = append(c.fixed, x)
 }
 
 // merged joins moves of values that lie side by side in both headers.
@@ -238,7 +257,7 @@ func (a *move) join(b *move) (j move, ok bool) {
 		return j, false
 	}
 	// The window ends with the later value; the earlier one begins in the same 8 bytes.
-	if 8*(int(b.end)-int(a.end))+int(a.down)-int(b.down) != width(b) || int(b.down)+total > 64 {
+	if 8*(int(b.at)-int(a.at))+int(a.down)-int(b.down) != width(b) || int(b.down)+total > 64 {
 		return j, false
 	}
 	j = *b
@@ -269,9 +288,9 @@ func (f *Field) onWire(v uint64) uint64 {
 	return v
 }
 
-func (c *compiled) put(words []uint64, p place, v uint64) {
-	words[p.word] |= v << p.shift
+func (w *words) put(p place, v uint64) {
+	w[p.word&(cardWords-1)] |= v << (p.shift & 63)
 	if p.over {
-		words[p.word+1] |= v >> (64 - p.shift)
+		w[(p.word+1)&(cardWords-1)] |= v >> ((64 - p.shift) & 63)
 	}
 }

@@ -47,7 +47,7 @@ func TestSwitchMLIsItself(t *testing.T) {
 			if inet.Parse(s.Frame, &p) != inet.OK {
 				t.Fatal("capture")
 			}
-			buf := append(make([]byte, 100), s.Frame...)
+			buf := append(append(make([]byte, 100), s.Frame...), make([]byte, MaxRunning)...)
 			if s.Request {
 				var q inet.Packet
 				at, n, f := l.Enter(buf, 100, len(s.Frame), captures.SwitchIP(), &q)
@@ -76,7 +76,7 @@ func TestInhouse(t *testing.T) {
 		0, 0, 0, 1, 0xff, 0xff, 0xff, 0xfe,
 	})
 	card = append(card, make([]byte, 60-len(card)+3)...) // padding
-	buf := append(make([]byte, 100), card...)
+	buf := append(append(make([]byte, 100), card...), make([]byte, MaxRunning)...)
 	var p, parsed inet.Packet
 	at, n, f := l.Enter(buf, 100, len(card), inet.Addr{10, 50, 0, 254}, &p)
 	if f != OK || n != native.FrameLen(8) {
@@ -94,12 +94,12 @@ func TestInhouse(t *testing.T) {
 	if v.Header() != want || fmt.Sprintf("%x", v.Payload()) != "01000000feffffff" || p.SrcIP != (inet.Addr{127, 0, 1, 1}) || p.DstPort != native.Port {
 		t.Fatalf("%+v %x %+v", v.Header(), v.Payload(), p)
 	}
-	answer := make([]byte, native.FrameLen(8))
+	answer := make([]byte, native.FrameLen(8)+MaxRunning)
 	h := want
 	h.Kind, h.Rank, h.Flags = native.Result, 2, native.FlagWrapped
 	copy(answer[native.ValuesOffset:], v.Payload())
 	native.PutFrame(answer, &native.Endpoint{MAC: p.Dst, IP: p.DstIP, Port: native.Port}, &native.Endpoint{MAC: p.Src, IP: p.SrcIP, Port: p.SrcPort}, &h, 8)
-	at, n, ok := l.Leave(answer, 0, len(answer))
+	at, n, ok := l.Leave(answer, 0, native.FrameLen(8))
 	got := fmt.Sprintf("%x", answer[at:at+n])
 	if !ok || got != "02000000010106000000"+"00fe88b5"+"6c612101"+"00000003"+"0710"+"0300"+"00000005"+"aabbccdd"+"0008"+"0002"+"0000002a"+"10ff"+"00000001fffffffe" {
 		t.Fatalf("%v %s", ok, got)

@@ -157,7 +157,7 @@ func FuzzFrames(f *testing.F) {
 				continue
 			}
 			const fence = 64
-			buf := bytes.Repeat([]byte{0xa5}, fence+int(room)+len(frame)+fence)
+			buf := bytes.Repeat([]byte{0xa5}, fence+int(room)+len(frame)+int(room)%(MaxRunning+1)+fence)
 			inside := buf[fence : len(buf)-fence : len(buf)-fence]
 			copy(inside[room:], frame)
 			check := func(what string, at, n int) {

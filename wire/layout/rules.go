@@ -70,7 +70,7 @@ const (
 	BadFixed               // "layout-fixed": a field that has one value has another
 	BadValue               // "layout-value": a value that the layout has no meaning for
 	BadLength              // "layout-length": the length field, or the payload, is not right
-	NoRoom                 // "layout-room": no room before the frame for the longer header
+	NoRoom                 // "layout-room": no room before the frame for the longer header, or buf ends with a frame that is shorter than headers may be
 
 	// NumFaults is the number of values, for counters indexed by Fault.
 	NumFaults = int(iota)

@@ -38,7 +38,8 @@ func datagram(frame []byte) (n int, ok bool) {
 // Enter turns the frame buf[at:at+n] of the card, which Claims, into one of the rules' own protocol to the NIC with this
 // address, and returns where that starts and how long it is. p is what inet.Parse would say of that frame; its first
 // inet.PayloadOffset bytes are not written, which Lower does for those who need them. It needs up to 60 bytes of room before
-// the frame. On a fault the frame is as it was; Foreign is one whose IPv4 and UDP headers are not right.
+// the frame, and buf to go on for MaxRunning bytes from the header's start. On a fault the frame is as it was; Foreign is one
+// whose IPv4 and UDP headers are not right.
 func (l *Layout) Enter(buf []byte, at, n int, ip inet.Addr, p *inet.Packet) (newAt, newLen int, f Fault) {
 	frame := buf[at : at+n]
 	c := &l.c
@@ -55,33 +56,52 @@ func (l *Layout) Enter(buf []byte, at, n int, ip inet.Addr, p *inet.Packet) (new
 	if rest -= l.Header; rest < 0 {
 		return at, n, Short
 	}
-	for i := range c.fixed {
-		x := &c.fixed[i]
-		end := l.base + int(x.end)
-		if (binary.BigEndian.Uint64(frame[end-8:end])^x.want)&x.mask != 0 {
+	h, ok := spanAt(buf, at+l.base)
+	if !ok {
+		return at, n, NoRoom
+	}
+	fixed := c.fixed
+	for i := range fixed {
+		x := &fixed[i]
+		if (h.load(x.at)^x.want)&x.mask != 0 {
 			return at, n, BadFixed
 		}
 	}
 	w := c.start
-	src := frame[l.base-8:]
-	for i := range c.in {
-		m := &c.in[i]
-		v, ok := m.own(m.load(src))
-		if !ok {
+	in := c.in
+	for i := range in {
+		m := &in[i]
+		v := h.load(m.at) >> (m.down & 63) & m.mask
+		if m.how == looked {
+			k := m.table[v]
+			if v = uint64(uint16(k)); k < 0 {
+				return at, n, BadValue
+			}
+		} else if v, ok = m.own(v); !ok {
 			return at, n, BadValue
 		}
-		c.put(w[:], m.to, v)
+		w.put(m.to, v)
 	}
-	c.inRuns.gather(w[:c.ownWords], src)
-	if rest, f = l.measure(frame, &w, rest); f != OK {
+	c.inRuns.gather(&w, h)
+	if m := c.lengthIn; m != nil {
+		length := h.load(m.at) >> (m.down & 63) & m.mask
+		if m.how == swapped {
+			length = bits.ReverseBytes64(length) >> (64 - m.width)
+		}
+		if length > uint64(rest) || l.EtherType == 0 && length != uint64(rest) {
+			return at, n, BadLength
+		}
+		rest = int(length)
+	}
+	if rest, f = l.measure(&w, rest); f != OK {
 		return at, n, f
 	}
 	start := at + l.base + l.Header // of the payload, which stays
-	h := inet.PayloadOffset + c.ownLen
-	if newAt = start - h; newAt < 0 {
+	lower := inet.PayloadOffset + c.ownLen
+	if newAt = start - lower; newAt < 0 {
 		return at, n, NoRoom
 	}
-	newLen = h + rest
+	newLen = lower + rest
 	end := start + rest
 	p.Dst, p.Src, p.EtherType = inet.MAC(frame), inet.MAC(frame[6:]), inet.EtherTypeIPv4
 	p.Proto, p.L3, p.L4, p.Payload = inet.ProtoUDP, inet.L3Offset, inet.L4Offset, buf[start-c.ownLen:end:end]
@@ -89,10 +109,22 @@ func (l *Layout) Enter(buf []byte, at, n int, ip inet.Addr, p *inet.Packet) (new
 		p.TTL, p.SrcIP, p.DstIP = frame[22], inet.Addr(frame[26:]), inet.Addr(frame[30:])
 		p.SrcPort, p.DstPort = binary.BigEndian.Uint16(frame[34:]), binary.BigEndian.Uint16(frame[36:])-l.FirstPort+c.ownPort
 	} else {
-		p.TTL, p.SrcIP, p.DstIP = 64, StationIP(p.Src), ip
+		p.TTL, p.DstIP = 64, ip
+		// StationIP, without stores that the next load would wait for.
+		binary.BigEndian.PutUint32(p.SrcIP[:], 127<<24|binary.BigEndian.Uint32(frame[8:])&0xffffff)
 		p.SrcPort, p.DstPort = c.ownPort, c.ownPort
 	}
-	putWords(buf[:start], w[:], c.ownLen)
+	if l.Rules == SwitchML {
+		own := p.Payload[:switchml.HeaderLen]
+		binary.BigEndian.PutUint64(own[2:], w[0])
+		binary.BigEndian.PutUint16(own, uint16(w[1]))
+	} else {
+		own := p.Payload[:native.HeaderLen]
+		binary.BigEndian.PutUint64(own[24:], w[0])
+		binary.BigEndian.PutUint64(own[16:], w[1])
+		binary.BigEndian.PutUint64(own[8:], w[2])
+		binary.BigEndian.PutUint64(own, w[3])
+	}
 	swap(buf[start:end], l.valueSize(p.Payload))
 	return newAt, newLen, OK
 }
@@ -108,16 +140,20 @@ func Lower(frame []byte, p *inet.Packet) {
 	}
 }
 
+// spanAt is the span of a header that starts at this byte of buf; ok is false when buf ends too early.
+func spanAt(buf []byte, at int) (h *span, ok bool) {
+	if buf = buf[at-7:]; len(buf) < len(h) {
+		return nil, false
+	}
+	return (*span)(buf), true
+}
+
 // putWords writes n bytes of a header's words so that they end with b.
 func putWords(b []byte, w []uint64, n int) {
 	for n >= 8 {
 		k := len(b) - 8
 		binary.BigEndian.PutUint64(b[k:], w[0])
 		b, w, n = b[:k], w[1:], n-8
-	}
-	if n == 2 {
-		binary.BigEndian.PutUint16(b[len(b)-2:], uint16(w[0]))
-		return
 	}
 	for ; n > 0; n-- {
 		b[len(b)-1] = byte(w[0])
@@ -126,17 +162,9 @@ func putWords(b []byte, w []uint64, n int) {
 	}
 }
 
-// load reads the value of a header that starts 8 bytes behind src's start.
-func (m *move) load(src []byte) uint64 {
-	return binary.BigEndian.Uint64(src[m.end:]) >> (m.down & 63) & m.mask
-}
-
-// own is a card's value in the rules' numbers.
+// own is a card's value in the rules' numbers, but for those that are looked up.
 func (m *move) own(v uint64) (uint64, bool) {
 	switch m.how {
-	case looked:
-		k := m.table[v]
-		return uint64(uint16(k)), k >= 0
 	case oneHot:
 		return uint64(bits.TrailingZeros64(v)), bits.OnesCount64(v) == 1
 	case swapped:
@@ -145,15 +173,8 @@ func (m *move) own(v uint64) (uint64, bool) {
 	return v, v <= m.limit
 }
 
-// measure finds the length of the payload and what the rules' header says of it.
-func (l *Layout) measure(frame []byte, w *[ownWords]uint64, rest int) (int, Fault) {
-	if x := l.by[Length]; x != nil {
-		length := int(x.Get(frame, l.base))
-		if length > rest || l.EtherType == 0 && length != rest {
-			return rest, BadLength
-		}
-		rest = length
-	}
+// measure is the length of the payload, of rest bytes, and what the rules' header says of it.
+func (l *Layout) measure(w *words, rest int) (int, Fault) {
 	if l.Rules == SwitchML {
 		switch {
 		case l.by[Size] == nil:
@@ -229,8 +250,11 @@ func (l *Layout) Leave(buf []byte, at, n int) (newAt, newLen int, ok bool) {
 		return at, n, false
 	}
 	start := at + h
-	src := buf[start-c.ownLen-8:]
-	own := src[8:]
+	src, ok := spanAt(buf, start-c.ownLen)
+	if !ok {
+		return at, n, false
+	}
+	own := src[7:]
 	if l.Rules == Native && own[0]>>4 != native.Version || l.Rules == SwitchML && own[0]>>4 != switchml.MessageType {
 		return at, n, false
 	}
@@ -269,26 +293,25 @@ func (l *Layout) Leave(buf []byte, at, n int) (newAt, newLen int, ok bool) {
 	return newAt, newLen, true
 }
 
-// answer fills a card's header in from an own one that starts 8 bytes behind src's start, with rest bytes of payload. It is
-// false when a value does not fit.
-func (l *Layout) answer(src []byte, card *[cardWords]uint64, rest int) bool {
+// answer fills a card's header in from an own one, with rest bytes of payload. It is false when a value does not fit.
+func (l *Layout) answer(src *span, card *words, rest int) bool {
 	c := &l.c
-	result := l.Rules == Native && native.Kind(src[8]&15) == native.Result
+	result := l.Rules == Native && native.Kind(src[7]&15) == native.Result
 	for i := range c.out {
 		m := &c.out[i]
-		v, ok := m.card(m.load(src), result)
+		v, ok := m.card(src.load(m.at)>>(m.down&63)&m.mask, result)
 		if !ok {
 			return false
 		}
-		c.put(card[:], m.to, v)
+		card.put(m.to, v)
 	}
-	c.outRuns.gather(card[:c.words], src)
+	c.outRuns.gather(card, src)
 	if m := c.length; m != nil {
 		v, ok := m.card(uint64(rest), false)
 		if !ok {
 			return false
 		}
-		c.put(card[:], m.to, v)
+		card.put(m.to, v)
 	}
 	return true
 }

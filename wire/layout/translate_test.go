@@ -176,11 +176,46 @@ func TestTemplate(t *testing.T) {
 		if !ok || !ok2 || x.Len()+len(values) != n {
 			t.Fatalf("%v %v, %d and %d bytes of %d", ok, ok2, x.Len(), len(values), n)
 		}
-		l.Order(values)
+		l.Order(values, 4)
 		got := make([]byte, n)
 		x.Put(got, r.Worker.MAC, r.Worker.IP, r.Worker.Port, values)
 		if !bytes.Equal(got, buf[at:at+n]) {
 			t.Fatalf("\n%x\n%x", got, buf[at:at+n])
+		}
+	})
+}
+
+// The same for the results of the native rules, to a worker and to a multicast group.
+func TestResultTemplate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := scrambled(t, "native")
+		u32 := rapid.Uint32()
+		values := rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "values")
+		h := native.Header{
+			Kind: native.Result, Flags: native.Flags(u32.Draw(t, "flags")), Type: native.Type(u32.Draw(t, "type") % 7), Job: uint16(u32.Draw(t, "job")),
+			Rank: uint16(u32.Draw(t, "rank")), Epoch: u32.Draw(t, "epoch"), Round: u32.Draw(t, "round"), Slot: u32.Draw(t, "slot"),
+			Collective: u32.Draw(t, "call"), Elements: uint16(u32.Draw(t, "count")),
+		}
+		from := native.Endpoint{MAC: inet.MAC{6, 9}, IP: inet.Addr{10, 0, 0, 9}, Port: native.Port}
+		to := native.Endpoint{MAC: inet.MAC{2, 9, 9}, IP: inet.Addr{172, 16, rapid.Byte().Draw(t, "ip"), 255}, Port: uint16(u32.Draw(t, "port"))}
+		if rapid.Bool().Draw(t, "multicast") {
+			to.MAC[0] = 1
+		}
+		buf := make([]byte, 500)
+		n := native.PutFrame(buf[100:], &from, &to, &h, len(values))
+		copy(buf[100+native.ValuesOffset:], values)
+		at, n, ok := l.Leave(buf, 100, n)
+		x, ok2 := l.NewResult(&from, &h, len(values))
+		if !ok || !ok2 || x.Len()+len(values) != n {
+			t.Fatalf("%v %v, %d and %d bytes of %d", ok, ok2, x.Len(), len(values), n)
+		}
+		l.Order(values, h.Type.Size())
+		got := make([]byte, n)
+		x.Put(got, to.MAC, to.IP, to.Port, values)
+		inPlace := append(make([]byte, x.Len()), values...)
+		x.PutHeaders(inPlace, to.MAC, to.IP, to.Port)
+		if !bytes.Equal(got, buf[at:at+n]) || !bytes.Equal(inPlace, got) {
+			t.Fatalf("\n%x\n%x\n%x", got, inPlace, buf[at:at+n])
 		}
 	})
 }
@@ -203,7 +238,7 @@ func TestEnterFaults(t *testing.T) {
 		{func(b []byte) []byte { b[38], b[39] = 0, 12; return b }, 100, Short},
 	} {
 		f := tt.change(bytes.Clone(own))
-		buf := append(make([]byte, tt.at), f...)
+		buf := append(append(make([]byte, tt.at), f...), make([]byte, MaxRunning)...)
 		before := bytes.Clone(buf)
 		if _, _, got := l.Enter(buf, tt.at, len(f), inet.Addr{}, new(inet.Packet)); got != tt.want || got != OK && !bytes.Equal(buf, before) {
 			t.Errorf("%v, want %v", got, tt.want)
@@ -213,16 +248,18 @@ func TestEnterFaults(t *testing.T) {
 	card := make([]byte, 60)
 	copy(card[12:], []byte{0x88, 0xb5, 0x6c, 0x61, 0x20, 0, 0, 0, 0, 1, 7, 0x10})
 	card[43] = 0xff
-	buf := bytes.Clone(card)
-	if _, _, got := x.Enter(buf, 0, len(buf), inet.Addr{}, new(inet.Packet)); got != NoRoom {
-		t.Errorf("%v, want %v", got, NoRoom)
+	for _, room := range []struct{ before, behind int }{{0, MaxRunning}, {100, 0}} {
+		buf := append(append(make([]byte, room.before), card...), make([]byte, room.behind)...)
+		if _, _, got := x.Enter(buf, room.before, len(card), inet.Addr{}, new(inet.Packet)); got != NoRoom {
+			t.Errorf("%+v: %v, want %v", room, got, NoRoom)
+		}
 	}
 	for _, tt := range []struct {
 		at    int
 		value byte
 		want  Fault
 	}{{21, 3, BadValue}, {16, 0x27, BadValue}, {23, 0xf0, BadValue}, {35, 200, BadLength}, {15, 0, BadFixed}} {
-		buf := append(make([]byte, 100), card...)
+		buf := append(append(make([]byte, 100), card...), make([]byte, MaxRunning)...)
 		buf[100+tt.at] = tt.value
 		if _, _, got := x.Enter(buf, 100, len(card), inet.Addr{}, new(inet.Packet)); got != tt.want {
 			t.Errorf("byte %d: %v, want %v", tt.at, got, tt.want)
@@ -235,12 +272,39 @@ func TestEnterFaults(t *testing.T) {
 	}
 }
 
+// BenchmarkEnter is the cost of a frame that comes in, values in the rules' byte order, with what it takes to write its header
+// anew.
 func BenchmarkEnter(b *testing.B) {
-	l := load(b, "switchml")
-	buf := make([]byte, 100+switchml.FrameLen(64))
-	switchml.PutRequest(buf[100:], switchml.Request{Switch: switchml.Endpoint{Port: switchml.PortBase}, Elements: 64})
-	var p inet.Packet
-	for b.Loop() {
-		l.Enter(buf, 100, len(buf)-100, inet.Addr{}, &p)
+	for _, name := range []string{"switchml", "native", "inhouse"} {
+		b.Run(name, func(b *testing.B) {
+			l := load(b, name)
+			l.swap = false
+			own := make([]byte, 2000)
+			n := switchml.FrameLen(64)
+			if l.Rules == SwitchML {
+				switchml.PutRequest(own[100:], switchml.Request{Switch: switchml.Endpoint{Port: switchml.PortBase}, Elements: 64})
+			} else {
+				h := native.Header{Kind: native.Contribution, Slot: 5, Elements: 64}
+				n = native.PutFrame(own[100:], &native.Endpoint{}, &native.Endpoint{Port: native.Port}, &h, 256)
+			}
+			at, n, ok := l.Leave(own, 100, n)
+			if !ok {
+				b.Fatal("it does not leave")
+			}
+			if l.EtherType == 0 {
+				binary.BigEndian.PutUint16(own[at+36:], l.FirstPort)
+			}
+			buf := bytes.Clone(own)
+			var p inet.Packet
+			for b.Loop() {
+				copy(buf[at:at+80], own[at:])
+				if !l.Claims(buf[at : at+n]) {
+					b.Fatal("it is no frame of the layout")
+				}
+				if _, _, f := l.Enter(buf, at, n, inet.Addr{}, &p); f != OK {
+					b.Fatal(f)
+				}
+			}
+		})
 	}
 }
