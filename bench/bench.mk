@@ -37,7 +37,7 @@ bench-engine: build ## measure the engine beside asavie/xdp, C, UDP sockets and 
 
 .PHONY: bench-reflect
 bench-reflect: build ## the 0.5 % partial-drop rate of reflect at 1066 bytes beside asavie/xdp's (root; docs/performance.md)
-	bin/gradnic bench ndr --command "make bench-reflect" --devices lane,rings,asavie-example,asavie --sizes 1066 --loss 0.5 --trial 400ms --rounds 3 \
+	bin/gradnic bench ndr --command "make bench-reflect" --devices in-kernel,lane,rings,asavie-example,asavie --sizes 1066 --loss 0.5 --trial 400ms --rounds 3 \
 		--json $(BENCH_OUT)/reflect.json --html $(BENCH_OUT)/reflect.html $(BENCH_PUT)
 
 .PHONY: bench-allreduce
@@ -46,7 +46,7 @@ bench-allreduce: build ## all-reduces over links of 200 Mbit/s and 1 Gbit/s, bes
 
 .PHONY: bench-ndr
 bench-ndr: build ## no-drop and partial-drop rates by frame size, RFC 2544 (root; docs/bench/ndr.html)
-	bin/gradnic bench ndr --command "make bench-ndr" --devices lane,rings,asavie-example,asavie,c,udp --json $(BENCH_OUT)/ndr.json --html $(BENCH_OUT)/ndr.html $(BENCH_MORE)
+	bin/gradnic bench ndr --command "make bench-ndr" --devices in-kernel,lane,rings,asavie-example,asavie,c,udp --json $(BENCH_OUT)/ndr.json --html $(BENCH_OUT)/ndr.html $(BENCH_MORE)
 
 .PHONY: bench-compare
 bench-compare: build ## everything that takes frames, side by side (root; docs/bench/compare.html)

@@ -173,7 +173,7 @@ func (s *ndrRun) device(ctx context.Context, c contestant, o ndr.Options, size, 
 			return out, err
 		}
 		for k := range out.Results {
-			if c.ceiling == nil {
+			if !c.fromXDP() {
 				out.Results[k].AgainstTester(null)
 			}
 		}

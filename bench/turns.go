@@ -29,6 +29,10 @@ type contestant struct {
 	testpmd  bool // DPDK's, as Debian packs it
 }
 
+// fromXDP tells whether an XDP program does the work. On a veth it runs on the generator's core, so the two share what
+// that can do, and the program's frames come back without sk_buffs.
+func (c contestant) fromXDP() bool { return c.ceiling != nil || c.name == "in-kernel" }
+
 // series is one figure of one contestant over the rounds.
 type series struct {
 	mpps []float64
@@ -120,7 +124,7 @@ func (t *turns) plot(all []contestant, task peers.Task) report.Plot {
 
 // begin starts a contestant on the device's end; stop ends it and says what it counted.
 func (r *Rig) begin(c contestant, task peers.Task) (stop func() (peers.Counts, error), err error) {
-	r.fromXDP = c.ceiling != nil || c.name == "in-kernel"
+	r.fromXDP = c.fromXDP()
 	if c.ceiling != nil {
 		var p *gen.Program
 		if err := r.dev.Do(func() (err error) { p, err = c.ceiling(r.devIndex); return }); err != nil {
