@@ -107,10 +107,11 @@ func (t *turns) rows(r *report.Report, all []contestant, task peers.Task, agains
 			if s == nil {
 				continue
 			}
-			row := s.costs(report.Row{Name: turnKey(task, c.name, size), Unit: "Mpps", Bound: bounds(c.name, task)})
+			row := report.Row{Name: turnKey(task, c.name, size), Unit: "Mpps", Bound: bounds(c.name, task)}
 			if s.lost > 0 {
 				row.Note = fmt.Sprintf("%d taken and not sent back", s.lost)
 			}
+			row = s.costs(row)
 			var yardstick []float64
 			if c.name != against && s.beside(y) {
 				row.Against, yardstick = turnKey(task, against, size), y.mpps

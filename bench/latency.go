@@ -88,7 +88,7 @@ func (r *Rig) echo(launch func() (*peers.Process, error), size int) (*hdrhistogr
 	err = r.gen.Do(func() (err error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		restore, err := gen.Pin(generatorCPU)
+		restore, err := gen.Pin(r.genCPU)
 		if err != nil {
 			return err
 		}

@@ -217,7 +217,7 @@ func (r *Rig) trial(ctx context.Context, frame []byte, pps float64, d time.Durat
 	port := uint16(10_000 + r.runs%50_000)
 	binary.BigEndian.PutUint16(frame[34:], port)
 	err = r.gen.Do(func() (err error) {
-		restore, err := gen.Pin(generatorCPU)
+		restore, err := gen.Pin(r.genCPU)
 		if err != nil {
 			return err
 		}

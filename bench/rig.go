@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"time"
 
 	"gradnic/bench/gen"
@@ -24,14 +23,14 @@ var (
 )
 
 const (
-	generatorCPU = 0
-	deviceCPU    = 1
-	genIface     = "gen0"
-	devIface     = "dev0"
+	genIface = "gen0"
+	devIface = "dev0"
 	// The device's netdev has an address of its own beside the virtual NIC's, for the peers that use the kernel's
 	// stack; frames for them carry its MAC and this address.
 	kernelIP = "10.50.0.253"
 	udpPort  = 0xBEE0
+	// mostCPUs is how many a set of CPUs can have.
+	mostCPUs = 1024
 )
 
 // Rig is a veth pair between two namespaces: the generator's, on one CPU, and the device under test's, on the other.
@@ -42,16 +41,22 @@ type Rig struct {
 	devIndex int
 	devMAC   net.HardwareAddr
 	fromXDP  bool // what is at work sends back from an XDP program
-	runs     int  // trials so far
+	genCPU   int
+	devCPU   int
+	runs     int // trials so far
 }
 
 // NewRig makes the namespaces and the link. It needs root.
 func NewRig() (*Rig, error) {
+	genCPU, devCPU, err := twoCPUs()
+	if err != nil {
+		return nil, err
+	}
 	lab, err := netlab.New("gnbench")
 	if err != nil {
 		return nil, err
 	}
-	r := &Rig{lab: lab}
+	r := &Rig{lab: lab, genCPU: genCPU, devCPU: devCPU}
 	if err := r.link(); err != nil {
 		return nil, errors.Join(err, lab.Close())
 	}
@@ -94,7 +99,7 @@ func (r *Rig) Close() error { return r.lab.Close() }
 
 // target is the device's end as peers see it.
 func (r *Rig) target(task peers.Task) peers.Target {
-	return peers.Target{Interface: devIface, IfIndex: r.devIndex, CPU: deviceCPU, Task: task}
+	return peers.Target{Interface: devIface, IfIndex: r.devIndex, CPU: r.devCPU, Task: task}
 }
 
 // Frame builds a UDP datagram as an Ethernet frame of size bytes for the virtual NIC, or with toKernel for the
@@ -151,7 +156,7 @@ func (r Run) Mpps(n uint64) float64 { return float64(n) / r.Elapsed.Seconds() / 
 func (r *Rig) drive(opts gen.Options, d time.Duration) (run Run, err error) {
 	opts.IfIndex, opts.SKBs = r.genIndex, !r.fromXDP
 	err = r.gen.Do(func() error {
-		restore, err := gen.Pin(generatorCPU)
+		restore, err := gen.Pin(r.genCPU)
 		if err != nil {
 			return err
 		}
@@ -172,10 +177,34 @@ func (r *Rig) drive(opts gen.Options, d time.Duration) (run Run, err error) {
 	return run, err
 }
 
-// cpus is how many a run needs: one that generates and one that receives.
+// cpus tells whether there are the two that a run needs: one that generates and one that receives.
 func cpus() error {
-	if n := runtime.NumCPU(); n < 2 {
-		return fmt.Errorf("a generator and a device need a CPU each; this machine has %d", n)
+	_, _, err := twoCPUs()
+	return err
+}
+
+// twoCPUs are the first two that this process may use: in a container, or under taskset, they need not be 0 and 1.
+func twoCPUs() (generator, device int, err error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return 0, 0, fmt.Errorf("the CPUs that this process may use: %w", err)
 	}
-	return nil
+	two := firstTwo(&set)
+	if two == nil {
+		return 0, 0, fmt.Errorf("a generator and a device need a CPU each: this process may use %d", set.Count())
+	}
+	return two[0], two[1], nil
+}
+
+// firstTwo are the first two of a set; nil when it has fewer.
+func firstTwo(set *unix.CPUSet) (two []int) {
+	for cpu := 0; cpu < mostCPUs && len(two) < 2; cpu++ {
+		if set.IsSet(cpu) {
+			two = append(two, cpu)
+		}
+	}
+	if len(two) < 2 {
+		return nil
+	}
+	return two
 }

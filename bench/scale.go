@@ -126,7 +126,7 @@ func (r *Rig) sweep(ctx context.Context, o ScaleOptions, s sweep, rep *report.Re
 
 // scale runs one NIC with one lane under full load, and returns what it took in and its busy time for each contribution.
 func (r *Rig) scale(p scalePoint, d time.Duration) (mpps, ns float64, err error) {
-	n, err := dataplane.New(dataplane.Config{MAC: inet.MAC(NICMAC), IP: inet.Addr(NICIP), CPUs: []int{deviceCPU}, Wait: dataplane.Busy},
+	n, err := dataplane.New(dataplane.Config{MAC: inet.MAC(NICMAC), IP: inet.Addr(NICIP), CPUs: []int{r.devCPU}, Wait: dataplane.Busy},
 		dataplane.XDPPort{Interface: devIface, Namespace: r.dev.Do, Mode: xdp.Native})
 	if err != nil {
 		return 0, 0, err
@@ -156,7 +156,11 @@ func (r *Rig) scale(p scalePoint, d time.Duration) (mpps, ns float64, err error)
 	before := n.Snapshot()
 	r.fromXDP = false
 	run, err := r.drive(gen.Options{Frame: r.Frame(52+4*p.elements, false), Workers: p.workers, Slots: p.slots, Jobs: p.jobs}, d)
+	// A lane tells what it did when it comes to it; on a busy machine that may be after the generator's end.
 	after := n.Snapshot()
+	for end := time.Now().Add(5 * time.Second); err == nil && after.Total.Received == before.Total.Received && time.Now().Before(end); after = n.Snapshot() {
+		time.Sleep(time.Millisecond)
+	}
 	if err := errors.Join(err, stop()); err != nil {
 		return 0, 0, err
 	}

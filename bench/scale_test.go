@@ -39,21 +39,35 @@ func TestCompare(t *testing.T) {
 	if os.Getenv("GRADNIC_TEST_TESTPMD") != "" {
 		devices = append(devices, "testpmd")
 	}
-	r, err := Compare(t.Context(), CompareOptions{
-		Self: []string{os.Args[0], "contestant"}, Dir: t.TempDir(), Devices: devices, Sizes: []int{298}, Rounds: 1, Run: 30 * time.Millisecond, Log: os.Stderr,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Rows) != 2*len(devices) || len(r.Plots) != 2 {
-		t.Errorf("%d rows, %d plots: %+v", len(r.Rows), len(r.Plots), r.Rows)
-	}
-	for _, row := range r.Rows {
-		if !(row.Value > 0) || row.Bound == "" || (row.CPU == 0) != strings.Contains(row.Name, "/kernel/") {
-			t.Errorf("%+v", row)
+	// A contestant that gets no processor in 30 ms has a row that is INVALID: on a busy machine it is tried again.
+	for try := range 4 {
+		r, err := Compare(t.Context(), CompareOptions{
+			Self: []string{os.Args[0], "contestant"}, Dir: t.TempDir(), Devices: devices, Sizes: []int{298}, Rounds: 1, Run: 30 * time.Millisecond, Log: os.Stderr,
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if strings.Contains(row.Name, "/lane/") && !(row.Ratio > 0) {
-			t.Errorf("%s is not held against asavie", row.Name)
+		if len(r.Rows) != 2*len(devices) || len(r.Plots) != 2 {
+			t.Errorf("%d rows, %d plots: %+v", len(r.Rows), len(r.Plots), r.Rows)
 		}
+		valid := true
+		for _, row := range r.Rows {
+			if row.Bound == "" || row.Invalid() != (row.Value == 0) {
+				t.Errorf("%+v", row)
+			}
+			valid = valid && !row.Invalid()
+		}
+		if !valid && try < 3 {
+			continue
+		}
+		for _, row := range r.Rows {
+			if !(row.Value > 0) || (row.CPU == 0) != strings.Contains(row.Name, "/kernel/") {
+				t.Errorf("%+v", row)
+			}
+			if strings.Contains(row.Name, "/lane/") && !(row.Ratio > 0) {
+				t.Errorf("%s is not held against asavie", row.Name)
+			}
+		}
+		return
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"gradnic/bench/gen"
@@ -49,8 +50,18 @@ func (s *series) addCPU(n peers.Counts) {
 	}
 }
 
-// costs fills in what a row says of processor time and load.
+// costs fills in what a row says of processor time and load, and that it is INVALID when nothing came through in some round: then
+// something else was wrong than the contestant's speed.
 func (s *series) costs(row report.Row) report.Row {
+	none := 0
+	for _, v := range s.mpps {
+		if v == 0 {
+			none++
+		}
+	}
+	if none > 0 {
+		row.Note = strings.TrimPrefix(fmt.Sprintf("%s; INVALID: nothing came through in %d of %d rounds", row.Note, none, len(s.mpps)), "; ")
+	}
 	if len(s.cpu) > 0 {
 		row.CPU = report.Median(s.cpu)
 	}
