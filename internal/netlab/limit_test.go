@@ -12,10 +12,10 @@ import (
 	"gradnic/internal/netlab/netlabtest"
 )
 
-const limit = 80e6 // bits per second
+const limit = 40e6 // bits per second
 
 // limitedPair makes two namespaces 10.50.0.1 and 10.50.0.2 over a limited link, and a socket that listens on the second.
-func limitedPair(t *testing.T) (a, b *netlab.NS, sink *net.UDPConn) {
+func limitedPair(t *testing.T) (a, b *netlab.NS) {
 	t.Helper()
 	lab := netlabtest.New(t, "netlabt")
 	a, b = netlabtest.Namespace(t, lab, "a"), netlabtest.Namespace(t, lab, "b")
@@ -24,6 +24,7 @@ func limitedPair(t *testing.T) (a, b *netlab.NS, sink *net.UDPConn) {
 		netlab.End{NS: b, Name: "vb", MAC: "02:00:00:00:00:0b", Addr: "10.50.0.2/24"}, limit); err != nil {
 		t.Fatal(err)
 	}
+	var sink *net.UDPConn
 	if err := b.Do(func() (err error) {
 		sink, err = net.ListenUDP("udp4", &net.UDPAddr{Port: 7000})
 		return err
@@ -34,12 +35,34 @@ func limitedPair(t *testing.T) (a, b *netlab.NS, sink *net.UDPConn) {
 	if err := ping(a, "10.50.0.2"); err != nil {
 		t.Fatal(err)
 	}
-	return a, b, sink
+	return a, b
 }
 
-// rateOf counts what arrives at sink while send fills the link: bits of Ethernet frames per second, over a window that
-// begins after the bucket and the queue have filled.
-func rateOf(t *testing.T, sink *net.UDPConn, send func() error) (bits float64) {
+// wantRate sends through a link and wants what comes to be near its limit. Others use this machine too: what they made
+// slower, or let come late, is measured again.
+func wantRate(t *testing.T, to *netlab.NS, send func() error) {
+	t.Helper()
+	for range 8 {
+		if bits, filled := rateOf(t, to, send); filled && bits <= 1.05*limit && bits >= 0.7*limit {
+			return
+		}
+	}
+	t.Errorf("not once came 0.7 to 1.05 of %.1f Mbit/s through", limit/1e6)
+}
+
+// received is how many bytes of frames have come to the link's end in a namespace.
+func received(t *testing.T, ns *netlab.NS) uint64 {
+	t.Helper()
+	link, err := ns.Netlink().LinkByName("vb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link.Attrs().Statistics.RxBytes
+}
+
+// rateOf counts what arrives in a namespace while send fills the link: bits of Ethernet frames per second, over a window that
+// begins after the bucket and the queue have filled. It tells whether the sender did fill it.
+func rateOf(t *testing.T, to *netlab.NS, send func() error) (bits float64, filled bool) {
 	t.Helper()
 	stop := make(chan struct{})
 	sent := make(chan int)
@@ -59,39 +82,20 @@ func rateOf(t *testing.T, sink *net.UDPConn, send func() error) (bits float64) {
 			n++
 		}
 	}()
-	buf := make([]byte, 2048)
-	begin := time.Now().Add(300 * time.Millisecond)
-	end := begin.Add(700 * time.Millisecond)
-	sink.SetReadDeadline(end)
-	bytes := 0
-	for {
-		n, err := sink.Read(buf)
-		if err != nil {
-			break
-		}
-		if time.Now().After(begin) {
-			bytes += n + 42
-		}
-	}
+	// Counted at the link's end: a socket whose reader does not get the CPU drops.
+	time.Sleep(300 * time.Millisecond)
+	begin, before := time.Now(), received(t, to)
+	time.Sleep(700 * time.Millisecond)
+	took, bytes := time.Since(begin), received(t, to)-before
 	close(stop)
 	offered := <-sent
-	bits = float64(bytes) * 8 / end.Sub(begin).Seconds()
+	bits = float64(bytes) * 8 / took.Seconds()
 	t.Logf("%d packets offered in 1 s, %.1f Mbit/s came through a link of %.1f Mbit/s", offered, bits/1e6, limit/1e6)
-	if float64(offered)*(1400+42)*8 < 1.3*limit {
-		t.Fatalf("only %d packets offered: the sender did not fill the link", offered)
-	}
-	return bits
-}
-
-func wantRate(t *testing.T, bits float64) {
-	t.Helper()
-	if bits > 1.05*limit || bits < 0.7*limit {
-		t.Errorf("%.1f Mbit/s came through, want 0.7 to 1.05 of %.1f", bits/1e6, limit/1e6)
-	}
+	return bits, float64(offered)*(1400+42)*8 >= 1.3*limit
 }
 
 func TestLimitedVethLimitsASocket(t *testing.T) {
-	a, _, sink := limitedPair(t)
+	a, b := limitedPair(t)
 	var source *net.UDPConn
 	if err := a.Do(func() (err error) {
 		source, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(10, 50, 0, 2), Port: 7000})
@@ -101,12 +105,12 @@ func TestLimitedVethLimitsASocket(t *testing.T) {
 	}
 	defer source.Close()
 	payload := make([]byte, 1400)
-	wantRate(t, rateOf(t, sink, func() error { _, err := source.Write(payload); return err }))
+	wantRate(t, b, func() error { _, err := source.Write(payload); return err })
 }
 
 // TestLimitedVethLimitsPastTheQdisc sends as AF_XDP in copy mode does: straight to the driver, past the sender's qdisc.
 func TestLimitedVethLimitsPastTheQdisc(t *testing.T) {
-	a, _, sink := limitedPair(t)
+	a, b := limitedPair(t)
 	index, _, err := a.Interface("va")
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +128,7 @@ func TestLimitedVethLimitsPastTheQdisc(t *testing.T) {
 	}
 	frame := udpFrame(1400)
 	to := &unix.SockaddrLinklayer{Ifindex: index, Protocol: 0x0008, Halen: 6, Addr: [8]byte{2, 0, 0, 0, 0, 0x0b}}
-	wantRate(t, rateOf(t, sink, func() error { return unix.Sendto(fd, frame, 0, to) }))
+	wantRate(t, b, func() error { return unix.Sendto(fd, frame, 0, to) })
 }
 
 // udpFrame builds a frame from 10.50.0.1 to port 7000 of 10.50.0.2, without UDP checksum.

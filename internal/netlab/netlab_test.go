@@ -253,7 +253,7 @@ func TestDoThrowsAwayAThreadThatCannotReturn(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	deadline := time.Now().Add(3 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	for threadsIn(t, inA) != 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the thread that could not return lives")
