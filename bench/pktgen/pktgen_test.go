@@ -122,7 +122,7 @@ func TestCaptureThroughTheNIC(t *testing.T) {
 			continue
 		}
 		for range workers {
-			k, err := port.Recv(buf, time.Now().Add(time.Second))
+			k, err := port.Recv(buf, time.Now().Add(10*time.Second))
 			if err != nil {
 				t.Fatalf("result of packet %d: %v", i/workers, err)
 			}

@@ -183,7 +183,7 @@ func TestAccidentsOverUDP(t *testing.T) {
 			}
 			start()
 			g.Wait()
-			if d := time.Since(begin); d > 10*timeout {
+			if d := time.Since(begin); d > 30*timeout {
 				t.Errorf("took %v", d)
 			}
 			var pe *PeerError
@@ -229,7 +229,7 @@ func TestGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
-	if err := u.Do(ctx, ok.Of(0)[0]); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 5*time.Second {
+	if err := u.Do(ctx, ok.Of(0)[0]); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 20*time.Second {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
 	if err := u.Do(t.Context(), ok.Of(0)[0]); !errors.Is(err, ErrEnded) {
