@@ -8,8 +8,10 @@ import (
 
 	"gradnic/aggregation"
 	"gradnic/internal/captures"
+	"gradnic/wire/inet"
 	"gradnic/wire/layout"
 	"gradnic/wire/native"
+	"gradnic/wire/switchml"
 )
 
 func loadLayout(t testing.TB, name string) *layout.Layout {
@@ -61,6 +63,7 @@ func TestLayoutDrops(t *testing.T) {
 	far := JobSpec{Name: "far", Workers: 1, Elements: 64, Slots: 4, Members: members(2, true)[1:], Layout: "far"}
 	far.Members[0].Rank = 0
 	install(t, n, far)
+	c := startCapture(t, n, CaptureOptions{Stages: []CaptureStage{CaptureDrop}})
 	through := func(f []byte) []byte { // the same message by the layout
 		at, k, ok := x.Leave(append(bytes.Clone(f), make([]byte, layout.MaxRunning)...), 0, len(f))
 		if !ok || at != 0 || k != len(f) {
@@ -70,7 +73,7 @@ func TestLayoutDrops(t *testing.T) {
 		f[36], f[37] = 0x23, 0x28 // port 9000
 		return f
 	}
-	sent := uint64(0)
+	sent, captured := uint64(0), 0
 	for _, f := range []struct {
 		port  int
 		frame []byte
@@ -89,6 +92,23 @@ func TestLayoutDrops(t *testing.T) {
 	d := s.Total.Drops
 	if s.Total.Contributed != 2 || d["wrong-layout"] != 2 || d["layout-fixed"] != 1 || d["short"] != 1 {
 		t.Fatalf("%+v", s.Total)
+	}
+	// A dropped message that came by a layout is shown with whole headers, as the rules have it.
+	for _, f := range c.all(t) {
+		if f.Reason != "wrong-layout" {
+			continue
+		}
+		var p inet.Packet
+		if x := inet.Parse(f.Data, &p); x != inet.OK || p.DstIP != nicIP || p.DstPort != switchml.PortBase {
+			t.Errorf("captured: %v %+v", x, p)
+		}
+		if v, x := switchml.Validate(p.Payload); x != switchml.OK || v.Slot() != 1 {
+			t.Errorf("captured: %v %x", x, p.Payload)
+		}
+		captured++
+	}
+	if captured != 2 {
+		t.Errorf("%d frames in the wrong form captured", captured)
 	}
 	plain, other := recv(t, mem[0]), recv(t, mem[1])
 	if plain[34] != 0xbe || plain[35] != 0xe0 || other[34] != 0x23 || other[35] != 0x28 || len(plain) != 308 || len(other) != 308 {

@@ -239,3 +239,31 @@ func TestReplayOverVeth(t *testing.T) {
 		t.Errorf("%v, the tag is not there: %x", err, buf[:n])
 	}
 }
+
+// A suite that has tested nothing is told, also beside one that has; a size that tests nothing is none's fault.
+func TestUntested(t *testing.T) {
+	report := func(suite string, elements int, verdicts ...Verdict) *Report {
+		r := &Report{Suite: suite, Elements: elements}
+		for _, v := range verdicts {
+			r.Results = append(r.Results, Result{Case: "c", Verdict: v, Detail: "no calls\nmore"})
+		}
+		return r
+	}
+	for _, tt := range []struct {
+		reports []*Report
+		want    string
+	}{
+		{[]*Report{report("a", 64, Passed, Unsupported), report("a", 256, Unsupported)}, ""},
+		{[]*Report{report("a", 64, Failed)}, ""},
+		{[]*Report{report("a", 64, Passed), report("b", 64, Unsupported, Unsupported), report("b", 256, Unsupported)}, "interop: suite b: nothing was tested: all cases are unsupported, the first because: no calls"},
+		{[]*Report{report("a", 64)}, "interop: suite a: nothing was tested: no case is for this size"},
+	} {
+		got := ""
+		if err := Untested(tt.reports...); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}

@@ -67,6 +67,25 @@ func (r *Report) Count(v Verdict) (n int) {
 	return n
 }
 
+// Untested is an error when a suite, with all sizes that it ran with, has neither a case that passed nor one that failed. It says
+// why with the first case's reason.
+func Untested(reports ...*Report) error {
+	tested := map[string]bool{}
+	for _, r := range reports {
+		tested[r.Suite] = tested[r.Suite] || r.Count(Passed)+r.Count(Failed) > 0
+	}
+	for _, r := range reports {
+		switch {
+		case tested[r.Suite]:
+		case len(r.Results) == 0:
+			return fmt.Errorf("interop: suite %s: nothing was tested: no case is for this size", r.Suite)
+		default:
+			return fmt.Errorf("interop: suite %s: nothing was tested: all cases are unsupported, the first because: %s", r.Suite, firstLine(r.Results[0].Detail))
+		}
+	}
+	return nil
+}
+
 // errFailed wraps what a card did wrong; other errors are the target's, and end the run.
 var errFailed = errors.New("failed")
 

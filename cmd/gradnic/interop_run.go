@@ -29,7 +29,7 @@ func newInteropRunCmd() *cobra.Command {
 			"end of an interface's link (its name), or a simulator behind a pipe (exec:COMMAND). The\n" +
 			"kit plays all workers: worker R is 02:00:00:00:01:0R, 10.50.0.(R+1), UDP port 4000.\n" +
 			"It prints a matrix of passed, failed and unsupported cases and what went wrong; the exit\n" +
-			"status is 0 only when no case failed.\n\n" +
+			"status is 0 only when no case failed and each suite has tested something.\n\n" +
 			"exec: frames go to the command's standard input and come from its standard output,\n" +
 			"each as 4 bytes of length, big endian, and its bytes. Length zero asks for all that the\n" +
 			"frames before caused; the command answers with length zero when it has sent that.",
@@ -73,7 +73,7 @@ func newInteropRunCmd() *cobra.Command {
 	return cmd
 }
 
-// writeReports prints what was found, and is an error when a case failed.
+// writeReports prints what was found, and is an error when a case failed, or a suite has tested nothing.
 func writeReports(out io.Writer, reports []*interop.Report, tap, junit string, asJSON bool) error {
 	save := func(path string, write func(io.Writer, ...*interop.Report) error) error {
 		if path == "" || path == "-" {
@@ -116,5 +116,5 @@ func writeReports(out io.Writer, reports []*interop.Report, tap, junit string, a
 	if failed > 0 {
 		return fmt.Errorf("interop: %d cases failed", failed)
 	}
-	return nil
+	return interop.Untested(reports...)
 }

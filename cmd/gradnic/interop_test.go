@@ -58,6 +58,12 @@ func TestInteropRun(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &reports); err != nil || len(reports) != 1 || reports[0].Results[0].Verdict != "failed" {
 		t.Errorf("%v %s", err, r.out)
 	}
+	// Nothing tested is no success: here the recorded packets are missing.
+	r = gradnic(t, "", "interop", "run", "--target", "mem", "--suite", "switchml", "--case", "recorded-64")
+	lines := strings.Split(strings.TrimSpace(r.err), "\n")
+	if last := lines[len(lines)-1]; r.code != exitFailed || !strings.Contains(last, "suite switchml: nothing was tested: all cases are unsupported, the first because: ") {
+		t.Errorf("%d %q", r.code, r.err)
+	}
 	gradnic(t, "", "interop", "run", "--suite", "switchml").want(t, exitUsage, "--target")
 	gradnic(t, "", "interop", "run", "--suite", "none", "--target", "mem").want(t, exitFailed, "there are accl, native")
 	gradnic(t, "", "interop", "run", "--suite", "native", "--layout", "switchml", "--target", "mem").want(t, exitFailed, "has rules switchml")

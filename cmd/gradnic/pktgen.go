@@ -99,7 +99,8 @@ func newPktgenPcapCmd() *cobra.Command {
 	f.IntVar(&c.Slots, "slots", 64, "used in turn")
 	f.IntVar(&c.Packets, "packets", 0, "of each worker (default: all gradients)")
 	f.DurationVar(&c.Gap, "gap", time.Microsecond, "time from frame to frame")
-	f.Uint16Var(&c.Job, "job", 1, "native: the job's number at the NIC")
+	f.Uint16Var(&c.Job, "number", 1, "native: the job's number on the wire, as gradnic install job --number has it")
+	renamed(f, "job", "number")
 	f.Uint32Var(&epoch, "epoch", 0, "native: the job's epoch")
 	return cmd
 }

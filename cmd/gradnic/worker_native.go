@@ -25,7 +25,8 @@ type nativeFlags struct {
 func (n *nativeFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Var(textFlag{set: func(s string) error { return n.nic.UnmarshalText([]byte(s)) }, typing: "address"}, "nic", "native: the NIC's IPv4 address")
-	f.Uint16Var(&n.job, "job", native.DefaultJob, "native: the job's number on the wire")
+	f.Uint16Var(&n.job, "number", native.DefaultJob, "native: the job's number on the wire, as gradnic install job --number has it")
+	renamed(f, "job", "number")
 	f.StringVar(&n.op, "op", "", "native: the operation that the job must have: sum, mean, min or max")
 	f.StringVar(&n.order, "order", "", "native: the order that the job must have: arrival or ranked")
 	f.StringVar(&n.codec, "codec", "", "native: the codec that the job must have, as gradnic show codecs names it; none for no codec")
