@@ -2,7 +2,8 @@ package main
 
 import "github.com/spf13/pflag"
 
-// renamed keeps a flag's old name working: hidden, with a line on standard error that says the new one.
+// renamed keeps a flag's old name working: hidden and deprecated, but without pflag's notice, which goes to standard output,
+// where documents are.
 func renamed(f *pflag.FlagSet, old, name string) {
-	f.AddFlag(&pflag.Flag{Name: old, Value: f.Lookup(name).Value, Hidden: true, Deprecated: "its name is --" + name + " now"})
+	f.AddFlag(&pflag.Flag{Name: old, Value: f.Lookup(name).Value, Usage: "deprecated: --" + name, Hidden: true})
 }
