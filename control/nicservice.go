@@ -47,7 +47,7 @@ func (s *nicService) ListPorts(context.Context, *apiv1.ListPortsRequest) (*apiv1
 			return nil, fromDataplane("impairment of port "+p.Name, err)
 		}
 		resp.Ports = append(resp.Ports, &apiv1.Port{
-			Name: p.Name, Kind: p.Kind, Index: uint32(p.Index), Mode: p.Mode, ZeroCopy: p.ZeroCopy,
+			Name: p.Name, Kind: p.Kind, Index: uint32(p.Index), Mode: p.Mode, ZeroCopy: p.ZeroCopy, Sockets: p.Sockets, NoNative: p.NoNative,
 			Queues: uint32(p.Queues), Function: p.Function,
 			Counters: countersToProto(&p.Counters), Kernel: kernelToProto(p.Kernel),
 			Impairment: impairmentToProto(impairment), State: string(p.State), Why: p.Why, Rebuilds: p.Rebuilds,

@@ -47,6 +47,8 @@ type openPort struct {
 	depth    int // chunks a queue, half for each direction; 0 means Config.FramesPerQueue
 	mode     string
 	zeroCopy bool
+	sockets  string // how the sockets are bound, for people; "" for other ports
+	noNative string // why the program is not in the driver although it was tried; "" when it is
 	// attach starts ingress, detach stops it and leaves the queues alone; close ends the queues. Each may be
 	// nil; detach and close are idempotent, and safe when attach was not called.
 	attach func() error

@@ -42,6 +42,8 @@ type XDPPort struct {
 	// in the hash of receive-side scaling.
 	Settings   settings.Want
 	NoSteering bool
+	// BusyPoll has the kernel receive inside the lane's own system calls; zero leaves it off.
+	BusyPoll xdp.BusyPoll
 	// TxBudget is the number of frames that the kernel sends in one call in copy mode; 0 means xdp's default.
 	TxBudget int
 }
@@ -202,7 +204,7 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 				// Receive becomes visible before the fill slots are released: twice the frames it must hold.
 				FillSize: 2 * half, RxSize: half, TxSize: half, CompletionSize: half,
 				ForceCopy: p.ForceCopy, ForceZeroCopy: p.ForceZeroCopy, TxBudget: budget,
-				BindTimeout: e.bindTimeout, MultiBuffer: e.multi,
+				BindTimeout: e.bindTimeout, MultiBuffer: e.multi, BusyPoll: p.BusyPoll,
 			})
 			if e.multi && errors.Is(err, unix.EINVAL) {
 				one := min(e.umem.MaxFrame()-inet.EthernetLen, onePageMTU())
@@ -220,11 +222,12 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 	}
 	open := &openPort{
 		depth: depth, netdev: netdev{o.ifindex, n, o.steering.ProgramID(), e.longest},
-		mode: o.steering.Mode().String(), zeroCopy: o.sockets[0].ZeroCopy(),
+		mode: o.steering.Mode().String(), zeroCopy: o.sockets[0].ZeroCopy(), sockets: o.sockets[0].Mode().String(),
 		attach: func() error { return o.attach(e.serviceUDP()) }, serve: o.serve, detach: o.detach, close: o.close, statistics: o.statistics, steering: o.steering.Counters,
 		budgets: o.steering.SetBudgets, spent: o.steering.Spent, answer: o.steering.SetAnswer, accounts: o.steering.Accounts,
 	}
 	if err := o.steering.NativeError(); err != nil {
+		open.noNative = err.Error()
 		e.cfg.Logger.Warn("native XDP refused, generic is used", "interface", p.Interface, "err", err)
 	}
 	for _, s := range o.sockets {

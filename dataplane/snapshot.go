@@ -88,6 +88,10 @@ type PortSnapshot struct {
 	// Mode is native or generic for an xdp port, empty otherwise. ZeroCopy is true when the driver has it.
 	Mode     string `json:"mode,omitempty"`
 	ZeroCopy bool   `json:"zero_copy,omitempty"`
+	// Sockets is how the sockets of an xdp port are bound: "copy need-wakeup tx-budget=256 anchored". NoNative is why a
+	// program that was to run in the driver if it can does not; empty when it does, or was not to.
+	Sockets  string `json:"sockets,omitempty"`
+	NoNative string `json:"no_native,omitempty"`
 	Function string `json:"function"`
 	Queues   int    `json:"queues"`
 	// State is up, down, rebuilding or broken; Why says why it is not up. Rebuilds counts how often the port got
@@ -269,6 +273,7 @@ func (n *NIC) askPort(p *port, ps *PortSnapshot) {
 	}
 	ps.State, ps.Why, ps.Rebuilds = p.state, p.why, p.rebuilds
 	ps.Mode, ps.ZeroCopy, ps.Queues = o.mode, o.zeroCopy, len(o.queues)
+	ps.Sockets, ps.NoNative = o.sockets, o.noNative
 	ps.Kernel = p.pastKernel
 	ps.Budgets = p.spent()
 	steering := p.pastSteering

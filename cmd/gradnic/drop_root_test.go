@@ -150,6 +150,8 @@ func TestDropAndRestore(t *testing.T) {
 		}
 	})
 
+	t.Run("modes", f.testModes)
+
 	t.Run("usage", func(t *testing.T) {
 		for flag, value := range map[string]string{"--drop": "some", "--feature": "rx-gro", "--queues": "-1"} {
 			f.gradnic(t, "run", "--ip", "10.50.0.254", "--port", "port0", flag, value).want(t, exitUsage, "")

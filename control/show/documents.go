@@ -239,6 +239,7 @@ func PortsFrom(m *apiv1.ListPortsResponse) []Port {
 		ports = append(ports, Port{
 			PortSnapshot: dataplane.PortSnapshot{
 				Name: p.GetName(), Kind: p.GetKind(), Index: int(p.GetIndex()), Mode: p.GetMode(), ZeroCopy: p.GetZeroCopy(),
+				Sockets: p.GetSockets(), NoNative: p.GetNoNative(),
 				Function: p.GetFunction(), Queues: int(p.GetQueues()),
 				State: dataplane.PortState(p.GetState()), Why: p.GetWhy(), Rebuilds: p.GetRebuilds(),
 				Rings:    ringsFrom(p.GetRings()),

@@ -212,16 +212,19 @@ func TableGroups(w io.Writer, groups []Group) error {
 
 // TablePorts writes one line a port.
 func TablePorts(w io.Writer, ports []Port) error {
-	t := newTable(w, "PORT", "KIND", "MODE", "STATE", "QUEUES", "FUNCTION", "RX", "TX", "DROPS", "KERNEL DROPS", "TO KERNEL", "FILL", "SENDING", "IMPAIRMENT")
+	t := newTable(w, "PORT", "KIND", "MODE", "STATE", "QUEUES", "FUNCTION", "RX", "TX", "DROPS", "KERNEL DROPS", "TO KERNEL", "FILL", "SENDING", "SOCKETS", "IMPAIRMENT")
 	for i := range ports {
 		p := &ports[i]
 		mode := p.Mode
 		if p.ZeroCopy {
 			mode += " zero-copy"
 		}
+		if p.NoNative != "" {
+			mode += fmt.Sprintf(" (native: %s)", p.NoNative)
+		}
 		t.row(p.Name, p.Kind, mode, state(p), p.Queues, p.Function, p.Received, p.Transmitted,
 			p.Dropped()+p.ReplicasDropped(), kernelDrops(p.Kernel), toKernel(p),
-			of(p.Rings.Fill, p.Rings.FillMost), of(p.Rings.Transmit, p.Rings.TransmitMost), Impairment(p.Impairment))
+			of(p.Rings.Fill, p.Rings.FillMost), of(p.Rings.Transmit, p.Rings.TransmitMost), p.Sockets, Impairment(p.Impairment))
 	}
 	return t.w.Flush()
 }

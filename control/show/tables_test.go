@@ -64,10 +64,11 @@ func stage(k uint64) []*apiv1.Stage {
 // Every view as a table and as JSON: keys are stable, and what scripts read is seen in a diff.
 func TestViews(t *testing.T) {
 	ports := PortsFrom(&apiv1.ListPortsResponse{Ports: []*apiv1.Port{
-		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Queues: 2, State: "down", Why: "interface veth0 has no carrier", Rebuilds: 3, Function: "aggregate", Counters: counters(), Kernel: kernel(),
+		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Sockets: "zero-copy need-wakeup", Queues: 2, State: "down", Why: "interface veth0 has no carrier", Rebuilds: 3, Function: "aggregate", Counters: counters(), Kernel: kernel(),
 			Steering:   []*apiv1.Drop{{Reason: "pass-other", Count: 7}, {Reason: "pass-tagged", Count: 2}, {Reason: "taken-udp", Count: 30}, {Reason: "over-budget", Count: 5}},
 			Budgets:    []*apiv1.Budget{{Tenant: "(strays)", Rate: 10000, Burst: 512, Taken: 1}, {Tenant: "team-a", Rate: 200000, Burst: 512, Taken: 29, Dropped: 5}},
 			Impairment: &apiv1.Impairment{IngressLoss: 0.01, EgressLoss: 0.1, DropIngress: []uint64{3}, DropEgress: []uint64{4, 5}, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 3, ReorderHold: durationpb.New(5 * time.Millisecond), Seed: 9}},
+		{Name: "veth1", Kind: "xdp", Index: 2, Mode: "generic", NoNative: "no space left on device", Sockets: "copy need-wakeup tx-budget=32 anchored", Queues: 1, State: "up", Function: "sink", Counters: &apiv1.Counters{}, Kernel: &apiv1.KernelCounters{}},
 		{Name: "mem1", Kind: "mem", Index: 1, Queues: 1, Function: "sink", Counters: &apiv1.Counters{}, Kernel: &apiv1.KernelCounters{Error: "socket is gone"}},
 	}})
 	lanes := LanesFrom(&apiv1.ListLanesResponse{Lanes: []*apiv1.Lane{

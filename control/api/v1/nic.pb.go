@@ -644,7 +644,11 @@ type Port struct {
 	// Frames that the steering program saw, by its verdict, sorted by name; xdp only.
 	Steering []*Drop `protobuf:"bytes,15,rep,name=steering,proto3" json:"steering,omitempty"`
 	// What was charged to each packet budget: strays first, then by tenant. Empty when no packets are bounded; xdp only.
-	Budgets       []*Budget `protobuf:"bytes,16,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	Budgets []*Budget `protobuf:"bytes,16,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	// How its sockets are bound: copy or zero-copy, need-wakeup, multi-buffer, busy-poll, tx-budget=N; xdp only.
+	Sockets string `protobuf:"bytes,17,opt,name=sockets,proto3" json:"sockets,omitempty"`
+	// Why the program does not run in the driver although it would if it could; xdp only.
+	NoNative      string `protobuf:"bytes,18,opt,name=no_native,json=noNative,proto3" json:"no_native,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -789,6 +793,20 @@ func (x *Port) GetBudgets() []*Budget {
 		return x.Budgets
 	}
 	return nil
+}
+
+func (x *Port) GetSockets() string {
+	if x != nil {
+		return x.Sockets
+	}
+	return ""
+}
+
+func (x *Port) GetNoNative() string {
+	if x != nil {
+		return x.NoNative
+	}
+	return ""
 }
 
 // Budget is how many frames a port takes of one tenant's workers, or of strays: senders that are nobody's worker. What
@@ -1854,7 +1872,7 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"reorder_by\x18\b \x01(\rR\treorderBy\x12<\n" +
 	"\freorder_hold\x18\t \x01(\v2\x19.google.protobuf.DurationR\vreorderHold\x12\x12\n" +
 	"\x04seed\x18\n" +
-	" \x01(\x04R\x04seed\"\xa8\x04\n" +
+	" \x01(\x04R\x04seed\"\xdf\x04\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1874,7 +1892,9 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"\brebuilds\x18\r \x01(\x04R\brebuilds\x12+\n" +
 	"\x05rings\x18\x0e \x01(\v2\x15.gradnic.api.v1.RingsR\x05rings\x120\n" +
 	"\bsteering\x18\x0f \x03(\v2\x14.gradnic.api.v1.DropR\bsteering\x120\n" +
-	"\abudgets\x18\x10 \x03(\v2\x16.gradnic.api.v1.BudgetR\abudgets\"z\n" +
+	"\abudgets\x18\x10 \x03(\v2\x16.gradnic.api.v1.BudgetR\abudgets\x12\x18\n" +
+	"\asockets\x18\x11 \x01(\tR\asockets\x12\x1b\n" +
+	"\tno_native\x18\x12 \x01(\tR\bnoNative\"z\n" +
 	"\x06Budget\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x04R\x04rate\x12\x14\n" +

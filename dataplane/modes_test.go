@@ -1,0 +1,56 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gradnic/xdp"
+)
+
+// TestModesAreShown: how sockets are bound, and why a program is not in the driver, is what the snapshot says; a mode that
+// is forced and cannot be had ends the start with the reason.
+func TestModesAreShown(t *testing.T) {
+	l := newVethLab(t, 1, 1, false)
+	lo, err := l.nic.Netlink().LinkByName("lo")
+	if err == nil {
+		err = l.nic.Netlink().LinkSetMTU(lo, 1500) // with its own all sockets would be for frames of many chunks
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startNIC(t, testConfig(),
+		XDPPort{Interface: "p0", Namespace: l.nic.Do, BusyPoll: xdp.BusyPoll{Microseconds: 20}},
+		XDPPort{Interface: "lo", Namespace: l.nic.Do}, NewMemPort("m"))
+	ports := n.Snapshot().Ports
+	if p := ports[0]; p.Mode != "native" || p.NoNative != "" || !strings.HasPrefix(p.Sockets, "copy need-wakeup busy-poll tx-budget=") {
+		t.Errorf("veth: %s, %q, %q", p.Mode, p.NoNative, p.Sockets)
+	}
+	if p := ports[1]; p.Mode != "generic" || !strings.Contains(p.NoNative, "operation not supported") || strings.Contains(p.Sockets, "busy-poll") {
+		t.Errorf("lo: %s, %q, %q", p.Mode, p.NoNative, p.Sockets)
+	}
+	if p := ports[2]; p.Sockets != "" || p.NoNative != "" {
+		t.Errorf("memory: %q, %q", p.NoNative, p.Sockets)
+	}
+	install(t, n, JobSpec{Name: "j", Workers: 1, Elements: 64, Members: members(1, true)})
+	if err := roundTrip(l.wires(t)[0], 0, 0); err != nil {
+		t.Errorf("with busy polling: %v", err)
+	}
+	if err := n.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+
+	n, err = New(testConfig(), XDPPort{Interface: "p0", Namespace: l.nic.Do, ForceZeroCopy: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Start(context.Background()); !errors.Is(err, unix.EOPNOTSUPP) || !strings.Contains(err.Error(), "the driver has no zero-copy") {
+		t.Errorf("zero-copy was forced: %v", err)
+	}
+	if id := linkProgram(t, l.nic, "p0"); id != 0 {
+		t.Errorf("program %d is left", id)
+	}
+}
