@@ -48,7 +48,7 @@ func TestBump(t *testing.T) {
 		if _, err := f.workers[0].WriteToUDP(want, to); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.workers[1].SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		if err := f.workers[1].SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		n, _, err := f.workers[1].ReadFromUDP(buf)

@@ -137,13 +137,8 @@ func TestKilledAtAnyMomentKeepsWhatItAcknowledged(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	k := &killed{
-		binary: filepath.Join(dir, "gradnic"), api: filepath.Join(dir, "api.sock"), store: filepath.Join(dir, "state", "jobs.db"),
+		binary: builtBinary(t), api: filepath.Join(dir, "api.sock"), store: filepath.Join(dir, "state", "jobs.db"),
 		jobs: map[string]uint32{}, random: rand.New(rand.NewPCG(seed, 0)),
-	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", k.binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
 	}
 	total := 0
 	for range kills {

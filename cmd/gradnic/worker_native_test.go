@@ -41,12 +41,7 @@ func TestNativeWorkerUsage(t *testing.T) {
 func TestNativeBinary(t *testing.T) {
 	lab := netlabtest.New(t, "clin")
 	dir := t.TempDir()
-	binary, api := filepath.Join(dir, "gradnic"), filepath.Join(dir, "api.sock")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	binary, api := builtBinary(t), filepath.Join(dir, "api.sock")
 	const workers = 3
 	nicNS := netlabtest.Namespace(t, lab, "nic")
 	var spaces []*netlab.NS

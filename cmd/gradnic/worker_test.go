@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,12 +53,7 @@ func TestControllerAddress(t *testing.T) {
 func TestWorkerBinary(t *testing.T) {
 	lab := netlabtest.New(t, "cliw")
 	dir := t.TempDir()
-	binary, socket := filepath.Join(dir, "gradnic"), filepath.Join(dir, "switchml.sock")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	binary, socket := builtBinary(t), filepath.Join(dir, "switchml.sock")
 	const workers = 3
 	nicNS := netlabtest.Namespace(t, lab, "nic")
 	var spaces []*netlab.NS
