@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -23,6 +24,7 @@ func TestCheckInt32(t *testing.T) {
 func TestCheckFloat32(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	in := [][]float32{{1, 2, 3}, {4, 5, 6}}
+	large := slices.Repeat([][]float32{{8e37, -8e37, 6e37}}, 5)
 	for _, c := range []struct {
 		name  string
 		got   []float32
@@ -36,6 +38,9 @@ func TestCheckFloat32(t *testing.T) {
 		{"off", []float32{5, 7.001, 9}, in, 1, 1},
 		{"not a number", []float32{nan, 7, 9}, in, 1, 0},
 		{"infinite", []float32{5, 7, inf}, in, 1, 2},
+		{"beyond the range", []float32{inf, -inf, inf}, large, 1, 2},
+		{"beyond the range, the other sign", []float32{-inf, inf, 3e38}, large, 2, 0},
+		{"beyond the range, and finite", []float32{math.MaxFloat32, -inf, 3e38}, large, 1, 0},
 		{"a contribution missing", []float32{1, 2, 3}, in, 3, 0},
 		{"lost and said so", []float32{nan, nan, nan}, [][]float32{{1, 2, inf}, {4, 5, 6}}, 0, -1},
 		{"lost and a finite number", []float32{5, nan, nan}, [][]float32{{1, 2, nan}, {4, 5, 6}}, 1, 0},
@@ -54,7 +59,7 @@ func TestCheckFloat32(t *testing.T) {
 	}
 }
 
-// The bound holds for the format's own arithmetic, whatever the values.
+// The bound holds for the format's own arithmetic, whatever the values, also where many large ones add up to an infinity.
 func TestSumBoundHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workers := rapid.IntRange(1, worker.MaxWorkers).Draw(t, "workers")
