@@ -41,8 +41,8 @@ type linkWatch interface {
 type netdev struct {
 	index   int
 	queues  int
-	program uint32 // 0: not known
-	room    int    // bytes of the longest frame that the sockets take
+	program func() uint32 // its id, 0: not known; nil: none
+	room    int           // bytes of the longest frame that the sockets take
 }
 
 // facts are what a linkWatch sees.

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
@@ -52,6 +53,7 @@ func (w *xdpWatch) close() error {
 
 func (w *xdpWatch) look(was netdev) (facts, error) {
 	name := w.spec.Interface
+	ours := was.programs(0)
 	link, err := w.link.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
 		return facts{why: fmt.Sprintf("interface %s does not exist", name)}, nil
@@ -66,6 +68,7 @@ func (w *xdpWatch) look(was netdev) (facts, error) {
 	if err != nil {
 		return facts{}, err
 	}
+	ours = was.programs(ours[0])
 	a := link.Attrs()
 	f := facts{exists: true}
 	switch {
@@ -84,10 +87,19 @@ func (w *xdpWatch) look(was netdev) (facts, error) {
 		f.rebuild = err.Error()
 	case want != was.queues:
 		f.rebuild = fmt.Sprintf("interface %s has %d queues, had %d", name, want, was.queues)
-	case was.program != 0 && (a.Xdp == nil || !a.Xdp.Attached):
+	case ours[0] != 0 && (a.Xdp == nil || !a.Xdp.Attached):
 		f.rebuild = fmt.Sprintf("interface %s has lost its XDP program", name)
-	case was.program != 0 && a.Xdp.AttachMode != attachedMulti && a.Xdp.ProgId != was.program:
-		f.rebuild = fmt.Sprintf("interface %s has another XDP program: id %d, was %d", name, a.Xdp.ProgId, was.program)
+	case ours[0] != 0 && a.Xdp.AttachMode != attachedMulti && !slices.Contains(ours[:], a.Xdp.ProgId):
+		f.rebuild = fmt.Sprintf("interface %s has another XDP program: id %d, was %d", name, a.Xdp.ProgId, ours[0])
 	}
 	return f, nil
+}
+
+// programs is the id of the steering program now, and the one that it had before the look: it may have been replaced by
+// another of ours meanwhile (xdp.Steering.SetAnswer).
+func (d *netdev) programs(before uint32) [2]uint32 {
+	if d.program == nil {
+		return [2]uint32{}
+	}
+	return [2]uint32{d.program(), before}
 }

@@ -249,6 +249,46 @@ func TestLatencyBuckets(t *testing.T) {
 	}
 }
 
+// The program of every port is small, so that it is loaded in no time and with few rights; the one that answers takes its
+// place, id and counters included, when it is asked for, and goes with the port.
+func TestAnswersAreAnotherProgram(t *testing.T) {
+	r := newRig(t, 1, 0)
+	for _, multi := range []bool{false, true} {
+		st, err := attachIn(r.nic, AttachOptions{IfIndex: r.nicIf, MultiBuffer: multi})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := st.program.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := info.VerifiedInstructions(); ok && n > 20_000 {
+			t.Errorf("multi %t: the verifier takes %d instructions to understand the steering program", multi, n)
+		}
+		first := st.ProgramID()
+		if x := attached(t, r.nic, "port"); x.ProgId != first || first == 0 {
+			t.Errorf("multi %t: %+v is attached, not %d", multi, x, first)
+		}
+		for _, a := range []Answer{ToSocket, SinkHere, ReflectHere, ToSocket} {
+			if err := st.SetAnswer(a, a != ToSocket); err != nil {
+				t.Fatal(err)
+			}
+			if x := attached(t, r.nic, "port"); x.ProgId != st.ProgramID() {
+				t.Errorf("multi %t, %v: program %d is attached, not %d", multi, a, x.ProgId, st.ProgramID())
+			}
+		}
+		if st.ProgramID() == first {
+			t.Errorf("multi %t: the program is still %d", multi, first)
+		}
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if x := attached(t, r.nic, "port"); x.Attached {
+			t.Errorf("multi %t: left behind %+v", multi, x)
+		}
+	}
+}
+
 func TestAnswersRefused(t *testing.T) {
 	st := answering(t, false, SinkHere)
 	for _, c := range []struct {

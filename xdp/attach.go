@@ -105,13 +105,17 @@ func loadSteering(multi bool) (*Steering, error) {
 	if multi {
 		use, other = other, use
 	}
-	delete(spec.Programs, other) // an older kernel may refuse it
+	// An older kernel may refuse the other one; those that answer are for SetAnswer.
+	for _, name := range []string{other, bpf.SteerProgSteerAnswer, bpf.SteerProgSteerAnswerFrags} {
+		delete(spec.Programs, name)
+	}
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
 		return nil, fmt.Errorf("load steering program (needs CAP_BPF and CAP_NET_ADMIN): %w", err)
 	}
 	return &Steering{
 		coll:     coll,
+		multi:    multi,
 		program:  coll.Programs[use],
 		config:   coll.Maps[bpf.SteerMapConfig],
 		ports:    coll.Maps[bpf.SteerMapPorts],
@@ -139,11 +143,7 @@ func (st *Steering) attach(o *AttachOptions) error {
 		switch {
 		case err == nil:
 			st.link, st.mode, st.ifindex, st.nativeErr = l, m, o.IfIndex, native
-			if info, err := st.program.Info(); err == nil {
-				if id, ok := info.ID(); ok {
-					st.programID = uint32(id)
-				}
-			}
+			st.programID = idOf(st.program)
 			return nil
 		case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
 			return whoIsThere(o.IfIndex, name, err)
@@ -159,6 +159,16 @@ func (st *Steering) attach(o *AttachOptions) error {
 		}
 	}
 	return native // not reached: Generic returns
+}
+
+// idOf is a program's id in the kernel, 0 when it is not told.
+func idOf(p *ebpf.Program) uint32 {
+	if info, err := p.Info(); err == nil {
+		if id, ok := info.ID(); ok {
+			return uint32(id)
+		}
+	}
+	return 0
 }
 
 // whoIsThere finds out which program holds the netdev, as far as it may be seen.

@@ -29,6 +29,8 @@ type Steering struct {
 	mu        sync.Mutex
 	coll      *ebpf.Collection
 	program   *ebpf.Program
+	answering *ebpf.Program // the program that can answer, once it is needed; the link's then
+	multi     bool
 	config    *ebpf.Map
 	ports     *ebpf.Map
 	sockets   *ebpf.Map
@@ -168,8 +170,13 @@ func (st *Steering) Mode() Mode { return st.mode }
 // nil when it does or was not asked to.
 func (st *Steering) NativeError() error { return st.nativeErr }
 
-// ProgramID is the program's id in the kernel, as `ip link` shows it; 0 when the kernel does not say.
-func (st *Steering) ProgramID() uint32 { return st.programID }
+// ProgramID is the program's id in the kernel, as `ip link` shows it; 0 when the kernel does not say. The first SetAnswer
+// of another answer than ToSocket changes it.
+func (st *Steering) ProgramID() uint32 {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.programID
+}
 
 // IfIndex is the netdev's index.
 func (st *Steering) IfIndex() int { return st.ifindex }
@@ -221,6 +228,11 @@ func (st *Steering) Close() error {
 	st.last = last
 	if st.lastSpent, err = st.budgets.read(); err != nil {
 		errs = append(errs, err)
+	}
+	if st.answering != nil {
+		if err := st.answering.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("steering: close the program that answers: %w", err))
+		}
 	}
 	st.coll.Close()
 	return errors.Join(errs...)

@@ -363,7 +363,12 @@ static __attribute__((noinline)) int spend(struct xdp_md *ctx)
 	return ok;
 }
 
-static __always_inline int steer_frame(struct xdp_md *ctx)
+/*
+ * answers is whether this program can answer by itself. Most never do, and are the ones
+ * without: the account alone is forty times as long as all the rest, takes the verifier
+ * half a second, and cannot be loaded at all without CAP_PERFMON (seen with Linux 6.18).
+ */
+static __always_inline int steer_frame(struct xdp_md *ctx, int answers)
 {
 	__u32 zero = 0, v;
 	__u64 *count;
@@ -373,7 +378,7 @@ static __always_inline int steer_frame(struct xdp_md *ctx)
 	if (!cfg)
 		return XDP_PASS;
 	v = judge(ctx, cfg);
-	if (v <= TAKEN_ALL && (cfg->flags & (SINK | REFLECT))) {
+	if (answers && v <= TAKEN_ALL && (cfg->flags & (SINK | REFLECT))) {
 		if (cfg->flags & ACCOUNT)
 			account_for(ctx);
 		v = SUNK;
@@ -401,14 +406,27 @@ static __always_inline int steer_frame(struct xdp_md *ctx)
 SEC("xdp")
 int steer(struct xdp_md *ctx)
 {
-	return steer_frame(ctx);
+	return steer_frame(ctx, 0);
 }
 
 /* The same for frames in several buffers; all headers are in the first. */
 SEC("xdp.frags")
 int steer_frags(struct xdp_md *ctx)
 {
-	return steer_frame(ctx);
+	return steer_frame(ctx, 0);
+}
+
+/* The same two with answers: user space puts them in the place of the others. */
+SEC("xdp")
+int steer_answer(struct xdp_md *ctx)
+{
+	return steer_frame(ctx, 1);
+}
+
+SEC("xdp.frags")
+int steer_answer_frags(struct xdp_md *ctx)
+{
+	return steer_frame(ctx, 1);
 }
 
 char __license[] SEC("license") = "Dual BSD/GPL";

@@ -71,18 +71,20 @@ type SteerStream struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	SteerMapAccounts    = "accounts"
-	SteerMapBuckets     = "buckets"
-	SteerMapConfig      = "config"
-	SteerMapDay         = "day"
-	SteerMapPorts       = "ports"
-	SteerMapSockets     = "sockets"
-	SteerMapSources     = "sources"
-	SteerMapSpents      = "spents"
-	SteerMapStreams     = "streams"
-	SteerMapVerdicts    = "verdicts"
-	SteerProgSteer      = "steer"
-	SteerProgSteerFrags = "steer_frags"
+	SteerMapAccounts          = "accounts"
+	SteerMapBuckets           = "buckets"
+	SteerMapConfig            = "config"
+	SteerMapDay               = "day"
+	SteerMapPorts             = "ports"
+	SteerMapSockets           = "sockets"
+	SteerMapSources           = "sources"
+	SteerMapSpents            = "spents"
+	SteerMapStreams           = "streams"
+	SteerMapVerdicts          = "verdicts"
+	SteerProgSteer            = "steer"
+	SteerProgSteerAnswer      = "steer_answer"
+	SteerProgSteerAnswerFrags = "steer_answer_frags"
+	SteerProgSteerFrags       = "steer_frags"
 )
 
 // LoadSteer returns the embedded CollectionSpec for Steer.
@@ -127,8 +129,10 @@ type SteerSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SteerProgramSpecs struct {
-	Steer      *ebpf.ProgramSpec `ebpf:"steer"`
-	SteerFrags *ebpf.ProgramSpec `ebpf:"steer_frags"`
+	Steer            *ebpf.ProgramSpec `ebpf:"steer"`
+	SteerAnswer      *ebpf.ProgramSpec `ebpf:"steer_answer"`
+	SteerAnswerFrags *ebpf.ProgramSpec `ebpf:"steer_answer_frags"`
+	SteerFrags       *ebpf.ProgramSpec `ebpf:"steer_frags"`
 }
 
 // SteerMapSpecs contains maps before they are loaded into the kernel.
@@ -210,13 +214,17 @@ type SteerVariables struct {
 //
 // It can be passed to LoadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SteerPrograms struct {
-	Steer      *ebpf.Program `ebpf:"steer"`
-	SteerFrags *ebpf.Program `ebpf:"steer_frags"`
+	Steer            *ebpf.Program `ebpf:"steer"`
+	SteerAnswer      *ebpf.Program `ebpf:"steer_answer"`
+	SteerAnswerFrags *ebpf.Program `ebpf:"steer_answer_frags"`
+	SteerFrags       *ebpf.Program `ebpf:"steer_frags"`
 }
 
 func (p *SteerPrograms) Close() error {
 	return _SteerClose(
 		p.Steer,
+		p.SteerAnswer,
+		p.SteerAnswerFrags,
 		p.SteerFrags,
 	)
 }
