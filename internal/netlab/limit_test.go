@@ -38,6 +38,10 @@ func limitedPair(t *testing.T) (a, b *netlab.NS) {
 	return a, b
 }
 
+// overrun is a socket's buffer that is larger than the link's queue: with a smaller one the socket waits for the link, and sends what
+// that carries.
+const overrun = 4 << 20
+
 // wantRate sends through a link and wants what comes to be near its limit. Others use this machine too: what they made
 // slower, or let come late, is measured again.
 func wantRate(t *testing.T, to *netlab.NS, send func() error) {
@@ -104,6 +108,9 @@ func TestLimitedVethLimitsASocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer source.Close()
+	if err := source.SetWriteBuffer(overrun); err != nil {
+		t.Fatal(err)
+	}
 	payload := make([]byte, 1400)
 	wantRate(t, b, func() error { _, err := source.Write(payload); return err })
 }
@@ -124,6 +131,9 @@ func TestLimitedVethLimitsPastTheQdisc(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, overrun); err != nil {
 		t.Fatal(err)
 	}
 	frame := udpFrame(1400)
