@@ -191,6 +191,9 @@ func (s *Socket) mapRings(o *SocketOptions) error {
 	return nil
 }
 
+// sendBuffer is room for the frames of a full TX ring, each with the kernel's own overhead.
+const sendBuffer = 16 << 20
+
 // setOptions sets what is to be set before bind.
 func (s *Socket) setOptions(o *SocketOptions) error {
 	s.txBudget = kernelTxBudget
@@ -206,6 +209,11 @@ func (s *Socket) setOptions(o *SocketOptions) error {
 		default:
 			return fmt.Errorf("XDP_MAX_TX_SKB_BUDGET %d: %w", budget, err)
 		}
+	}
+	// In copy mode what was sent and waits in a queue counts against the socket's buffer; what is full makes every call
+	// fail until some of it left. The completion ring bounds it as well.
+	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBuffer) != nil {
+		_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer) // as much as is allowed
 	}
 	if o.BusyPoll.Microseconds > 0 {
 		for _, opt := range []struct {
