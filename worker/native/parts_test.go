@@ -98,7 +98,8 @@ func TestPartsUnderAccidents(t *testing.T) {
 		cases = 1000
 	}
 	var again, supplied uint64
-	for seed := range cases {
+	// On a busy machine the memory may not be lost at a point where it matters; then there are more cases.
+	for seed := 0; seed < cases || seed < 5*cases && (again == 0 || supplied == 0); seed++ {
 		if !t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(uint64(seed), 31))
 			spec := dataplane.JobSpec{
@@ -171,14 +172,10 @@ func TestPartsUnderAccidents(t *testing.T) {
 // values, and have overwritten their arrays. They contribute once more.
 func TestPartLostByItsOnlyTaker(t *testing.T) {
 	r := newRig(t, dataplane.JobSpec{Workers: 3, Elements: 16, Slots: 8, Native: &dataplane.NativeSpec{Type: aggregation.Float32, Order: aggregation.Ranked}})
-	r.stop()
-	r.start(func(port int) dataplane.Impairment {
-		if port == 2 {
-			return dataplane.Impairment{CutEgress: 2} // it is told to wait and to go, or to go twice
-		}
-		return dataplane.Impairment{}
-	})
 	ws := r.join()
+	if err := r.nic.Impair("m2", dataplane.Impairment{EgressLoss: 1}); err != nil {
+		t.Fatal(err)
+	}
 	in, out := make([][]float32, 3), make([][]float32, 3)
 	src := make([][]float32, 3)
 	for i := range in {
@@ -192,11 +189,12 @@ func TestPartLostByItsOnlyTaker(t *testing.T) {
 			return err
 		}
 		if i == 0 {
-			// Of chunks before those of rank 2 all but rank 2 have results.
-			for ws[0].progress() < 5 && ctx.Err() == nil {
+			// All but rank 2 have all results, and those of rank 2's part without values.
+			for (ws[0].progress() < 8 || ws[1].progress() < 8) && ctx.Err() == nil {
 				time.Sleep(time.Millisecond)
 			}
-			clear(src[0][:40])
+			clear(src[0])
+			clear(src[1])
 			close(stuck)
 		}
 		if i == 2 {

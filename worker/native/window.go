@@ -1,6 +1,8 @@
 package native
 
 import (
+	"math"
+
 	"gradnic/worker/rtt"
 )
 
@@ -17,6 +19,7 @@ type window struct {
 
 	cells    []cell // by slot
 	inFlight int
+	oldest   int64  // no chunk in flight was sent last before
 	lost     int    // chunks that are to be sent again
 	lostFrom uint64 // no chunk below it is
 	heard    uint64 // one more than the highest chunk with a result
@@ -120,12 +123,12 @@ func (w *window) take(now int64) (chunk uint64, again, ok bool) {
 	chunk = w.next
 	w.next++
 	*w.cell(chunk) = cell{chunk: chunk, state: flying, first: now, last: now}
-	w.inFlight++
+	w.flies(now)
 	return chunk, false, true
 }
 
 func (w *window) resend(c *cell, now int64) {
-	w.inFlight++
+	w.flies(now)
 	c.state, c.resent, c.last = flying, true, now
 	w.resent++
 }
@@ -250,6 +253,7 @@ func (w *window) check(now int64) {
 	if at, ok := w.deadline(); !ok || at > now {
 		return
 	}
+	defer w.findOldest()
 	limit := w.timeout()
 	// When nothing comes at all, someone does not run or the network is gone, and what is in flight is not lost one by one:
 	// a few are sent again to find out, and the others get another timeout.
@@ -351,19 +355,30 @@ func (w *window) restart() {
 	w.timer.Calm()
 }
 
-// deadline is when a chunk expires next; ok is false when none is in flight.
-func (w *window) deadline() (at int64, ok bool) {
+// deadline is when a chunk may expire next: none does before, and check knows whether one has. ok is false when none is in flight.
+func (w *window) deadline() (at int64, ok bool) { return w.oldest + w.timeout(), w.inFlight > 0 }
+
+// findOldest makes oldest exact. It looks at the whole window, so only check does it, and only when a chunk may have expired.
+func (w *window) findOldest() {
+	w.oldest = math.MaxInt64 / 2
 	for g := w.low; g < w.next; g++ {
-		if c := w.cell(g); c.state == flying && (!ok || c.last < at) {
-			at, ok = c.last, true
+		if c := w.cell(g); c.state == flying {
+			w.oldest = min(w.oldest, c.last)
 		}
 	}
 	for i := range w.redoers() {
-		if c := &w.redo[i]; c.state == flying && (!ok || c.last < at) {
-			at, ok = c.last, true
+		if c := &w.redo[i]; c.state == flying {
+			w.oldest = min(w.oldest, c.last)
 		}
 	}
-	return at + w.timeout(), ok
+}
+
+// flies counts a chunk that is sent at now.
+func (w *window) flies(now int64) {
+	if w.inFlight == 0 || now < w.oldest {
+		w.oldest = now
+	}
+	w.inFlight++
 }
 
 // timer is the retransmission timer, which takes one sample a round.
