@@ -214,7 +214,11 @@ func reduceAll(ranks, n int, inPlace bool, tolerance float64, one func(rank int,
 		src[i] = make([]float32, n)
 		dst[i] = src[i]
 		if !inPlace {
+			// What has no result is seen, and the pages are there: a training uses its arrays again.
 			dst[i] = make([]float32, n)
+			for j := range dst[i] {
+				dst[i][j] = float32(math.NaN())
+			}
 		}
 		for j := range n {
 			src[i][j] = float32(i+1) * float32(1-2*(j&1))
