@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -80,7 +81,7 @@ func Untested(reports ...*Report) error {
 		case len(r.Results) == 0:
 			return fmt.Errorf("interop: suite %s: nothing was tested: no case is for this size", r.Suite)
 		default:
-			return fmt.Errorf("interop: suite %s: nothing was tested: all cases are unsupported, the first because: %s", r.Suite, firstLine(r.Results[0].Detail))
+			return fmt.Errorf("interop: suite %s: nothing was tested: all cases are unsupported, the first because: %s", r.Suite, strings.TrimPrefix(firstLine(r.Results[0].Detail), errUnsupported.Error()+": "))
 		}
 	}
 	return nil
