@@ -28,6 +28,9 @@ type CompareOptions struct {
 // Compare puts receive-and-drop and receive-and-return of all contestants side by side, in turns: medians, spread, the
 // load average, the processor time of each one's process a frame, and what bounds it.
 func Compare(ctx context.Context, o CompareOptions) (*report.Report, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	if err := cpus(); err != nil {
 		return nil, err
 	}

@@ -35,6 +35,9 @@ const (
 // Engine measures receive-and-drop and receive-and-return: the kernel's ceilings, gradnic's rings, gradnic's lane,
 // asavie/xdp, C, UDP sockets. Each round gives each contestant one turn at each size; the order rotates.
 func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	if err := cpus(); err != nil {
 		return nil, err
 	}

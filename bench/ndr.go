@@ -45,6 +45,9 @@ const (
 // devices take turns: each round searches every device at every size. Each search is preceded by one without a device
 // (an XDP program that sends back), and by a run whose returning frames are looked at one by one.
 func NDR(ctx context.Context, o NDROptions) (*report.Report, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	if err := cpus(); err != nil {
 		return nil, err
 	}
@@ -65,11 +68,6 @@ func NDR(ctx context.Context, o NDROptions) (*report.Report, error) {
 	}
 	if o.Search.Goals == nil {
 		o.Search.Goals = []float64{0, goalNDRLoss}
-	}
-	for _, size := range o.Sizes {
-		if size < flow.ShortestFrame || size > gen.MaxFrame {
-			return nil, fmt.Errorf("ndr: frames of %d bytes: the kernel generator makes %d to %d", size, flow.ShortestFrame, gen.MaxFrame)
-		}
 	}
 	r := report.New(o.Command)
 	r.Title = "No-drop and partial-drop rates"

@@ -63,6 +63,9 @@ func sweeps(short bool) []sweep {
 // lane on one core, which is given more than it can take by a generator on the other; and by package aggregation alone,
 // where only the cache is in the way.
 func Scale(ctx context.Context, o ScaleOptions) (*report.Report, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	if err := cpus(); err != nil {
 		return nil, err
 	}

@@ -55,6 +55,9 @@ var (
 // Run measures all cases. Where torch is missing the rows of gloo are, and the report says so. After an error the report has
 // the cases that were complete.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
+	if o.Rounds < 0 {
+		return nil, fmt.Errorf("%d rounds: at least one is needed", o.Rounds)
+	}
 	if o.Rounds == 0 {
 		o.Rounds = 5
 	}

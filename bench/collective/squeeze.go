@@ -49,6 +49,9 @@ const (
 // network; its length is chosen once, so that the all-reduce without compression is 52.5 % of a step, and kept for all. After an
 // error the report has the cases that were complete.
 func Squeeze(ctx context.Context, o SqueezeOptions) (*report.Report, error) {
+	if o.Rounds < 0 {
+		return nil, fmt.Errorf("%d rounds: at least one is needed", o.Rounds)
+	}
 	if o.Rounds == 0 {
 		o.Rounds = 9
 	}

@@ -150,6 +150,9 @@ func (g *Generator) Run(d time.Duration) (offered uint64, elapsed time.Duration,
 	if g.opts.Rate > 0 {
 		return 0, 0, errors.New("generator: Run is for generators without a rate")
 	}
+	if d <= 0 {
+		return 0, 0, fmt.Errorf("generator: a run of %v", d)
+	}
 	const trial = 1 << 15
 	for _, repeat := range []func() uint32{
 		func() uint32 { return trial },

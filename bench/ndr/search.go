@@ -106,13 +106,11 @@ func Search(ctx context.Context, o Options, m Measure) (*Outcome, error) {
 	if o.Most == 0 {
 		o.Most = 200
 	}
-	if !(o.Min > 0 && o.Max > o.Min && o.Precision > 0) {
-		return nil, fmt.Errorf("search: rates %v to %v, precision %v", o.Min, o.Max, o.Precision)
+	if !(o.Min > 0 && o.Max > o.Min) {
+		return nil, fmt.Errorf("search: rates %v to %v", o.Min, o.Max)
 	}
-	for i, g := range o.Goals {
-		if !(g >= 0 && g < 1) || i > 0 && g <= o.Goals[i-1] {
-			return nil, fmt.Errorf("search: loss goals %v: legal are 0 to below 1, rising", o.Goals)
-		}
+	if err := o.Check(); err != nil {
+		return nil, fmt.Errorf("search: %w", err)
 	}
 	s := &search{o: o, measure: m, best: map[key]Trial{}}
 	if o.WarmUp > 0 {
@@ -130,6 +128,24 @@ func Search(ctx context.Context, o Options, m Measure) (*Outcome, error) {
 		from = math.Max(r.Lower, o.Min) // a looser goal is kept at least there
 	}
 	return &s.out, nil
+}
+
+// Check refuses a precision, goals or trials that cannot be; zero values have defaults.
+func (o *Options) Check() error {
+	if !(o.Precision >= 0) {
+		return fmt.Errorf("precision %v: must be above 0", o.Precision)
+	}
+	for i, g := range o.Goals {
+		if !(g >= 0 && g < 1) || i > 0 && g <= o.Goals[i-1] {
+			return fmt.Errorf("loss goals %v: legal are shares of 0 to below 1, rising", o.Goals)
+		}
+	}
+	for _, d := range o.Trials {
+		if d <= 0 {
+			return fmt.Errorf("trials of %v: must be above 0", d)
+		}
+	}
+	return nil
 }
 
 // trial runs one trial, again when it was INVALID, or takes what is known of the same rate and length.

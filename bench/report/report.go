@@ -76,7 +76,7 @@ func (r *Report) Add(row Row, values, against []float64) {
 		}
 	}
 	if len(values) == 0 {
-		row.Value, row.Note = 0, strings.TrimPrefix(row.Note+"; not measured", "; ")
+		row.Value, row.Goal, row.Note = 0, 0, strings.TrimPrefix(row.Note+"; not measured", "; ")
 	}
 	if len(counts) > 0 {
 		row.Spread = &[2]float64{slices.Min(counts), slices.Max(counts)}

@@ -37,6 +37,9 @@ drop, receive and return, and aggregation of eight workers. All contestants take
 shows medians, and ratios of turns of the same round. Needs root, two CPUs and a C compiler.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Check(); err != nil {
+				return usageErrorf("%v", err)
+			}
 			return out.measure(cmd, func(p place) (*benchreport.Report, error) {
 				o.Self, o.Dir, o.Log, o.Command = p.self, p.dir, p.log, p.command
 				return bench.Engine(cmd.Context(), o)
@@ -75,6 +78,9 @@ device bounds what can be told: results that come near it are marked "tester-bou
 			for _, g := range goals {
 				o.Search.Goals = append(o.Search.Goals, g/100)
 			}
+			if err := o.Check(); err != nil {
+				return usageErrorf("%v", err)
+			}
 			return out.measure(cmd, func(p place) (*benchreport.Report, error) {
 				o.Self, o.Dir, o.Log, o.Command = p.self, p.dir, p.log, p.command
 				return bench.NDR(cmd.Context(), o)
@@ -83,7 +89,7 @@ device bounds what can be told: results that come near it are marked "tester-bou
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.Devices, "devices", []string{"in-kernel", "lane", "rings", "asavie-example", "asavie"}, "of in-kernel, lane, rings, asavie, asavie-example, c, udp, packet, testpmd, kernel")
-	f.IntSliceVar(&o.Sizes, "sizes", []int{64, 298, 1066, 1514}, "frame sizes in bytes without FCS, at most 3400")
+	f.IntSliceVar(&o.Sizes, "sizes", []int{64, 298, 1066, 1514}, "frame sizes in bytes without FCS")
 	f.Float64SliceVar(&goals, "loss", []float64{0, 0.5}, "shares of frames that may be lost, in percent, rising")
 	f.DurationVar(&final, "trial", time.Second, "length of the last trials")
 	f.Float64Var(&o.Search.Precision, "precision", 0.02, "how far apart the highest rate that passed and the lowest that failed may be")

@@ -22,6 +22,9 @@ receiving, all contestants in turns: medians, spread, load, processor time a fra
 where Debian's dpdk-dev is installed (its af_xdp driver). Needs root, two CPUs and a C compiler.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Check(); err != nil {
+				return usageErrorf("%v", err)
+			}
 			return out.measure(cmd, func(p place) (*benchreport.Report, error) {
 				o.Self, o.Dir, o.Log, o.Command = p.self, p.dir, p.log, p.command
 				return bench.Compare(cmd.Context(), o)
@@ -50,6 +53,9 @@ func newBenchScaleCmd() *cobra.Command {
 namespaces of its own, while one thing grows; and the sum alone, where the slots outgrow the caches. Needs root and two CPUs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Check(); err != nil {
+				return usageErrorf("%v", err)
+			}
 			return out.measure(cmd, func(p place) (*benchreport.Report, error) {
 				o.Log, o.Command = p.log, p.command
 				return bench.Scale(cmd.Context(), o)

@@ -55,8 +55,8 @@ func (o *output) measure(cmd *cobra.Command, run func(p place) (*benchreport.Rep
 	defer os.RemoveAll(p.dir)
 	stolen := benchreport.Stolen()
 	r, err := run(p)
-	if r == nil {
-		return err
+	if r == nil || err != nil && len(r.Rows) == 0 {
+		return err // nothing was measured, and what an earlier run has left stays
 	}
 	r.Machine.Stolen = stolen()
 	if err != nil && r.Interrupted == "" {
@@ -85,26 +85,21 @@ func verdict(w io.Writer, r *benchreport.Report, strict bool) error {
 	return nil
 }
 
-func (o *output) write(cmd *cobra.Command, r *benchreport.Report) error {
+// write leaves the report wherever it was asked for; what cannot be written there does not keep it from the other places.
+func (o *output) write(cmd *cobra.Command, r *benchreport.Report) (err error) {
 	if o.json != "" {
-		if err := r.WriteFile(o.json); err != nil {
-			return err
-		}
+		err = r.WriteFile(o.json)
 	}
 	if o.html != "" {
-		if err := r.WriteHTML(o.html); err != nil {
-			return err
-		}
+		err = errors.Join(err, r.WriteHTML(o.html))
 	}
 	if o.page != "" && r.Interrupted == "" {
-		if err := r.ReplaceIn(o.page, o.table); err != nil {
-			return err
-		}
+		err = errors.Join(err, r.ReplaceIn(o.page, o.table))
 	}
 	if o.bare {
-		return nil
+		return err
 	}
-	return r.Markdown(cmd.OutOrStdout())
+	return errors.Join(err, r.Markdown(cmd.OutOrStdout()))
 }
 
 // terminal tells whether somebody looks on.

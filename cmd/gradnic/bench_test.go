@@ -51,6 +51,15 @@ func TestBenchUsage(t *testing.T) {
 		{"bench allreduce --link 1Gbit/s-L1", "--link"},
 		{"bench ndr --trial 0s", "--trial"},
 		{"bench report", "accepts between 1 and 2"},
+		{"bench ndr --devices lane,foo", `no contestant is named "foo": legal are lane`},
+		{"bench ndr --loss 5,1", "rising"},
+		{"bench ndr --precision -1", "precision"},
+		{"bench ndr --sizes 1515", "frames of 1515 bytes: legal are 60 to 1514"},
+		{"bench compare --sizes 5", "frames of 5 bytes"},
+		{"bench compare --against foo", `"foo"`},
+		{"bench compare --rounds -1", "-1 rounds"},
+		{"bench engine --run -1s", "turns of -1s"},
+		{"bench scale --run -1s", "turns of -1s"},
 		{"pktgen script --interface x --port 70000", "--port 70000"},
 	} {
 		status, _, errOut := benchCLI(t, strings.Fields(tt.line)...)
@@ -154,6 +163,47 @@ func TestBenchVerdict(t *testing.T) {
 		if status, _, errOut := benchCLI(t, args...); status != tt.shown || !strings.Contains(errOut, tt.line) || !strings.Contains(errOut, tt.other) {
 			t.Errorf("%s: bench report ends with %d, %q; want %d, %q", tt.name, status, errOut, tt.shown, tt.line)
 		}
+	}
+}
+
+// A run that measured nothing leaves what an earlier one has left.
+func TestBenchNothingMeasured(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.json")
+	if err := os.WriteFile(path, []byte("an earlier run's"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	cmd := &cobra.Command{Use: "x"}
+	cmd.SetOut(&text)
+	cmd.SetErr(&text)
+	o := output{json: path}
+	err := o.measure(cmd, func(place) (*benchreport.Report, error) { return benchreport.New("x"), errors.New("needs root") })
+	if b, rerr := os.ReadFile(path); err == nil || rerr != nil || string(b) != "an earlier run's" || text.Len() > 0 {
+		t.Errorf("%v, %v: %q, said %q", err, rerr, b, text.String())
+	}
+}
+
+// A place that cannot be written to is said, and the others get the report.
+func TestBenchWritesWhereItCan(t *testing.T) {
+	dir := t.TempDir()
+	var text strings.Builder
+	cmd := &cobra.Command{Use: "x"}
+	cmd.SetOut(&text)
+	page := filepath.Join(dir, "no-lines.md")
+	if err := os.WriteFile(page, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := output{json: filepath.Join(page, "x.json"), html: filepath.Join(dir, "x.html"), page: page, table: "x"}
+	err := o.measure(cmd, func(place) (*benchreport.Report, error) {
+		r := benchreport.New("make x")
+		r.Add(benchreport.Row{Name: "row", Unit: "Mpps"}, []float64{1}, nil)
+		return r, nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "not a directory") || !strings.Contains(err.Error(), "no line") || !strings.Contains(text.String(), "| row | 1 Mpps |") {
+		t.Errorf("%v, printed %q", err, text.String())
+	}
+	if _, err := os.Stat(o.html); err != nil {
+		t.Error(err)
 	}
 }
 
