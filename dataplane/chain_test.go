@@ -306,7 +306,7 @@ func TestMTURefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Start(context.Background()); err == nil || !bytes.Contains([]byte(err.Error()), []byte("frames of 9014 bytes, the longest is to be 1792")) {
+	if err := n.Start(context.Background()); err == nil || !bytes.Contains([]byte(err.Error()), []byte("frames of 9014 bytes, the longest is to be 1792 (ip link set p0 mtu 1778")) {
 		t.Fatalf("start: %v", err)
 	}
 	if id := linkProgram(t, nic, "p0"); id != 0 {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"gradnic/wire/inet"
 	"gradnic/wire/layout"
 	"gradnic/xdp"
 )
@@ -235,7 +236,8 @@ func (n *NIC) measure() error {
 			return fmt.Errorf("port %s: %w", p.name, err)
 		}
 		if f := n.cfg.LongestFrame; f > 0 && frame > max(f, room) {
-			return fmt.Errorf("port %s: its MTU makes frames of %d bytes, the longest is to be %d", p.name, frame, max(f, room))
+			return fmt.Errorf("port %s: its MTU makes frames of %d bytes, the longest is to be %d (ip link set %s mtu %d, or let longer ones be: --longest-frame)",
+				p.name, frame, max(f, room), p.name, max(f, room)-inet.EthernetLen)
 		}
 		n.longest, n.multi = max(n.longest, frame), n.multi || multi || frame > room
 	}
@@ -250,7 +252,7 @@ func (n *NIC) measure() error {
 // enoughQueues refuses a port with fewer queues than there are lanes.
 func (n *NIC) enoughQueues(p *port, queues int) error {
 	if queues < len(n.lanes) {
-		return fmt.Errorf("%d queues for %d lanes: each lane needs a queue of every port (ethtool -L %s combined %d, or fewer lanes)", queues, len(n.lanes), p.name, len(n.lanes))
+		return fmt.Errorf("%d queues for %d lanes: each lane needs a queue of every port (ethtool -l %s says what it can have; --queues %d, or fewer lanes)", queues, len(n.lanes), p.name, len(n.lanes))
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (a *Applied) all(d *device, want *Want) error {
 				v["rx"], v["tx"] = uint32(want.Queues), uint32(want.Queues)
 			}
 		}); err != nil {
-			return fmt.Errorf("%d queues: %w", want.Queues, err)
+			return fmt.Errorf("%d queues: %w (ethtool -l %s says what it can have)", want.Queues, err, d.name)
 		}
 	}
 	if want.RxRing > 0 || want.TxRing > 0 {
