@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -14,7 +13,6 @@ import (
 	"gradnic/codec"
 	"gradnic/dataplane"
 	"gradnic/internal/allreduce"
-	"gradnic/internal/gradients"
 	"gradnic/worker/native"
 )
 
@@ -39,14 +37,9 @@ func ParseCodecs(s string) ([]string, error) {
 
 // CodecsReport is what RunCodecs measured. Its JSON is documented in docs/json.md.
 type CodecsReport struct {
-	OK        bool               `json:"ok"`
-	Error     string             `json:"error,omitempty"`
-	Workers   int                `json:"workers"`
-	Elements  int                `json:"elements"`
-	Transport string             `json:"transport"`
-	Loss      float64            `json:"loss"`
-	Rows      []CodecRow         `json:"rows"`
-	NIC       dataplane.Counters `json:"nic"`
+	Series
+	Rows []CodecRow         `json:"rows"`
+	NIC  dataplane.Counters `json:"nic"`
 }
 
 // CodecRow is one codec in one order.
@@ -73,55 +66,24 @@ type CodecRow struct {
 // RunCodecs sums the gradients over the native protocol with each of the codecs, once as contributions arrive and runs times by
 // rank. What comes out must be what the workers' contributions as they were encoded give, and by rank the same bits in every run.
 func RunCodecs(ctx context.Context, o Options, codecs []string, runs int) (*CodecsReport, error) {
-	r := &CodecsReport{Transport: "mem", Rows: []CodecRow{}}
-	err := o.setDefaults()
-	if err == nil && runs < 1 {
-		err = fmt.Errorf("%d runs: at least 1", runs)
-	}
-	if err == nil {
-		r.Workers, r.Elements, r.Loss = o.Workers, gradients.Elements, o.Loss
-		err = runCodecs(ctx, &o, r, codecs, runs)
-	}
-	if ctx.Err() != nil {
-		err = interrupted(err)
-	}
-	if err != nil {
-		r.Error = err.Error()
-	}
-	r.OK = err == nil
+	r := &CodecsReport{Rows: []CodecRow{}}
+	err := r.conduct(ctx, &o, runs, &r.NIC, func(n *seriesNIC) error { return n.codecs(ctx, r, codecs, runs) })
 	return r, err
 }
 
-func runCodecs(ctx context.Context, o *Options, r *CodecsReport, codecs []string, runs int) (err error) {
-	inputs := make([][]float32, o.Workers)
-	for rank := range inputs {
-		if inputs[rank], err = gradients.Load(rank % gradients.Workers); err != nil {
-			return err
-		}
-	}
-	nic, f, stop, err := startNIC(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stop(&r.NIC)) }()
-	if first := nic.Snapshot().Ports[0]; first.Kind == "xdp" {
-		r.Transport = "xdp-" + first.Mode
-	}
-	if err := impairAll(nic, o); err != nil {
-		return err
-	}
+func (n *seriesNIC) codecs(ctx context.Context, r *CodecsReport, codecs []string, runs int) error {
 	for i, name := range codecs {
 		for _, order := range []aggregation.Order{aggregation.Arrival, aggregation.Ranked} {
 			spec := &dataplane.NativeSpec{ID: uint16(2*i + int(order) + 1), Type: aggregation.Float32, Order: order, Codec: name}
 			job := dataplane.JobSpec{
-				Name: fmt.Sprintf("%s-%v", strings.ReplaceAll(name, ":", "-"), order), Protocol: dataplane.ProtocolNative, Workers: o.Workers, Slots: 256,
-				Elements: spec.FitElements(o.Workers, nativePayload), Native: spec,
+				Name: fmt.Sprintf("%s-%v", strings.ReplaceAll(name, ":", "-"), order), Protocol: dataplane.ProtocolNative, Workers: n.o.Workers, Slots: 256,
+				Elements: spec.FitElements(n.o.Workers, nativePayload), Native: spec,
 			}
-			n := 1
+			times := 1
 			if order == aggregation.Ranked {
-				n = runs
+				times = runs
 			}
-			row, err := runCodec(ctx, o, nic, f, job, inputs, n)
+			row, err := n.codec(ctx, job, times)
 			r.Rows = append(r.Rows, row)
 			if err != nil {
 				return fmt.Errorf("codec %s in order %v: %w", name, order, err)
@@ -136,26 +98,23 @@ func runCodecs(ctx context.Context, o *Options, r *CodecsReport, codecs []string
 	return nil
 }
 
-func runCodec(ctx context.Context, o *Options, nic *dataplane.NIC, f fabric, job dataplane.JobSpec, inputs [][]float32, runs int) (row CodecRow, err error) {
-	row = CodecRow{Codec: job.Native.Codec, Order: job.Native.Order.String(), Runs: runs, PacketElements: job.Elements}
-	if err := nic.InstallJob(job); err != nil {
-		return row, err
-	}
-	defer func() { err = errors.Join(err, nic.RemoveJob(job.Name)) }()
-	ctx, cancel := context.WithTimeout(ctx, reduceDeadline)
-	defer cancel()
-	ws, leave, err := joinNative(ctx, o, f, job)
-	defer func() { err = errors.Join(err, leave(&row.Resent)) }()
-	if err != nil {
-		return row, err
-	}
+func (n *seriesNIC) codec(ctx context.Context, job dataplane.JobSpec, runs int) (CodecRow, error) {
+	row := CodecRow{Codec: job.Native.Codec, Order: job.Native.Order.String(), Runs: runs, PacketElements: job.Elements}
+	err := n.with(ctx, job, &row.Resent, func(ctx context.Context, ws []*native.Worker) error {
+		return row.measure(ctx, ws, job, n.inputs)
+	})
+	return row, err
+}
+
+// measure runs the sums of a row.
+func (row *CodecRow) measure(ctx context.Context, ws []*native.Worker, job dataplane.JobSpec, inputs [][]float32) error {
 	n := len(inputs[0])
 	row.Result = ws[0].Job().Result
 	row.Packets = (n + job.Elements - 1) / job.Elements
 	row.Ratio = float64((n+nativePayload/4-1)/(nativePayload/4)) / float64(row.Packets)
 	check, err := allreduce.NewCoded(ws[0].Job(), 0, false)
 	if err != nil {
-		return row, err
+		return err
 	}
 	outs := make([][]float32, len(ws))
 	for rank := range outs {
@@ -163,14 +122,14 @@ func runCodec(ctx context.Context, o *Options, nic *dataplane.NIC, f fabric, job
 	}
 	var before []byte
 	var times []time.Duration
-	for range runs {
+	for range row.Runs {
 		started := time.Now()
 		if err := atOnce(len(ws), func(rank int) error {
 			clear(outs[rank])
 			_, err := native.AllReduce(ctx, ws[rank], outs[rank], inputs[rank])
 			return err
 		}); err != nil {
-			return row, err
+			return err
 		}
 		times = append(times, time.Since(started))
 		first := bytesOf(outs[0])
@@ -180,7 +139,7 @@ func runCodec(ctx context.Context, o *Options, nic *dataplane.NIC, f fabric, job
 		if check != nil {
 			c, err := check.Check(outs[0], inputs)
 			if err != nil {
-				return row, err
+				return err
 			}
 			row.Wrong += c.Wrong
 		}
@@ -195,7 +154,7 @@ func runCodec(ctx context.Context, o *Options, nic *dataplane.NIC, f fabric, job
 	row.Loss = nmse(outs[0], inputs)
 	slices.Sort(times)
 	row.TimeUs = float64(times[len(times)/2].Nanoseconds()) / 1000
-	return row, nil
+	return nil
 }
 
 // nmse compares a sum with that of the inputs.
@@ -228,16 +187,7 @@ func impairAll(nic *dataplane.NIC, o *Options) error {
 // Table writes the report.
 func (r *CodecsReport) Table(w io.Writer) error {
 	p := &printer{w: w}
-	how := "memory inside the process, no AF_XDP (that needs root)"
-	if mode, ok := strings.CutPrefix(r.Transport, "xdp-"); ok {
-		how = fmt.Sprintf("AF_XDP %s mode, %d veth pairs between network namespaces", mode, r.Workers)
-	}
-	p.f("# gradnic demo: the gradients of %d workers, compressed by every codec, summed in the network\n#\n", r.Workers)
-	p.f("#   transport  %s\n", how)
-	p.f("#   protocol   native over UDP, frames of 1500 bytes, %d elements a worker\n", r.Elements)
-	if r.Loss > 0 {
-		p.f("#   loss       %.3g %% of the frames, in each direction of each port\n", 100*r.Loss)
-	}
+	r.heading(p, "compressed by every codec")
 	p.f("#\n# %-13s %-13s %-8s %4s %8s %7s %9s %9s %10s %10s %8s\n", "codec", "results", "order", "runs", "packets", "ratio", "nmse", "wrong", "differing", "time (us)", "resent")
 	for _, row := range r.Rows {
 		p.f("  %-13s %-13s %-8s %4d %8d %7.2f %9.2g %9d %10d %10.0f %8d\n", row.Codec, row.Result, row.Order, row.Runs, row.Packets, row.Ratio, row.Loss, row.Wrong, row.Differing, row.TimeUs, row.Resent)

@@ -64,11 +64,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 func run(ctx context.Context, o *Options, r *Report) (err error) {
-	inputs := make([][]float32, o.Workers)
-	for rank := range inputs {
-		if inputs[rank], err = gradients.Load(rank % gradients.Workers); err != nil {
-			return err
-		}
+	inputs, err := load(o.Workers)
+	if err != nil {
+		return err
 	}
 	check := newChecker(inputs, o.Elements)
 	r.Bound = check.maxBound

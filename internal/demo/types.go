@@ -15,7 +15,6 @@ import (
 	"gradnic/aggregation"
 	"gradnic/aggregation/kernel"
 	"gradnic/dataplane"
-	"gradnic/internal/gradients"
 	"gradnic/worker"
 	"gradnic/worker/native"
 )
@@ -50,54 +49,22 @@ const nativePayload = 1500 - 28 - 32
 // bound, and what was added by rank the same to the last bit in every run, and as computed here. Options.Elements, Iterations
 // and Mode are as for Run, but Elements does not count.
 func RunTypes(ctx context.Context, o Options, types []aggregation.Type, shuffles int) (*TypesReport, error) {
-	r := &TypesReport{Transport: "mem", Rows: []TypeRow{}}
-	err := o.setDefaults()
-	if err == nil && shuffles < 1 {
-		err = fmt.Errorf("%d shuffled runs: at least 1", shuffles)
-	}
-	if err == nil {
-		r.Workers, r.Elements, r.Loss = o.Workers, gradients.Elements, o.Loss
-		err = runTypes(ctx, &o, r, types, shuffles)
-	}
-	if ctx.Err() != nil {
-		err = interrupted(err)
-	}
-	if err != nil {
-		r.Error = err.Error()
-	}
-	r.OK = err == nil
+	r := &TypesReport{Rows: []TypeRow{}}
+	err := r.conduct(ctx, &o, shuffles, &r.NIC, func(n *seriesNIC) error { return n.types(ctx, r, types, shuffles) })
 	return r, err
 }
 
-func runTypes(ctx context.Context, o *Options, r *TypesReport, types []aggregation.Type, shuffles int) (err error) {
-	inputs := make([][]float32, o.Workers)
-	for rank := range inputs {
-		if inputs[rank], err = gradients.Load(rank % gradients.Workers); err != nil {
-			return err
-		}
-	}
-	nic, f, stop, err := startNIC(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stop(&r.NIC)) }()
-	first := nic.Snapshot().Ports[0]
-	if first.Kind == "xdp" {
-		r.Transport = "xdp-" + first.Mode
-	}
-	if err := impairAll(nic, o); err != nil {
-		return err
-	}
+func (n *seriesNIC) types(ctx context.Context, r *TypesReport, types []aggregation.Type, shuffles int) error {
 	for i, t := range types {
 		for _, order := range []aggregation.Order{aggregation.Arrival, aggregation.Ranked} {
 			runs := 1
 			if order == aggregation.Ranked {
 				runs = shuffles
 			}
-			job := nativeJob(t, o.Workers)
+			job := nativeJob(t, n.o.Workers)
 			job.Name = fmt.Sprintf("%v-%v", t, order)
 			job.Native.ID, job.Native.Order = uint16(2*i+int(order)+1), order
-			row, err := runType(ctx, o, nic, f, job, inputs, runs)
+			row, err := n.oneType(ctx, job, runs)
 			r.Rows = append(r.Rows, row)
 			if err != nil {
 				return fmt.Errorf("%v in order %v: %w", t, order, err)
@@ -147,21 +114,19 @@ func startNIC(ctx context.Context, o *Options) (nic *dataplane.NIC, f fabric, st
 	}, nil
 }
 
-func runType(ctx context.Context, o *Options, nic *dataplane.NIC, f fabric, job dataplane.JobSpec, inputs [][]float32, runs int) (row TypeRow, err error) {
+func (n *seriesNIC) oneType(ctx context.Context, job dataplane.JobSpec, runs int) (TypeRow, error) {
 	t := job.Native.Type
-	row = TypeRow{Type: t.String(), Order: job.Native.Order.String(), Runs: runs, PacketElements: job.Elements, Exact: t < aggregation.Float32}
-	if err := nic.InstallJob(job); err != nil {
-		return row, err
-	}
-	defer func() { err = errors.Join(err, nic.RemoveJob(job.Name)) }()
-	ctx, cancel := context.WithTimeout(ctx, reduceDeadline)
-	defer cancel()
-	ws, leave, err := joinNative(ctx, o, f, job)
-	defer func() { err = errors.Join(err, leave(&row.Resent)) }()
-	if err != nil {
-		return row, err
-	}
-	switch t {
+	row := TypeRow{Type: t.String(), Order: job.Native.Order.String(), Runs: runs, PacketElements: job.Elements, Exact: t < aggregation.Float32}
+	err := n.with(ctx, job, &row.Resent, func(ctx context.Context, ws []*native.Worker) (err error) {
+		row, err = reduceAs(ctx, ws, job, n.inputs, row)
+		return err
+	})
+	return row, err
+}
+
+// reduceAs runs the sums of a row in its type.
+func reduceAs(ctx context.Context, ws []*native.Worker, job dataplane.JobSpec, inputs [][]float32, row TypeRow) (TypeRow, error) {
+	switch job.Native.Type {
 	case aggregation.Int32:
 		return reduceType[int32](ctx, ws, job, inputs, row)
 	case aggregation.Int64:

@@ -3,21 +3,15 @@ package demo
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"gradnic/dataplane"
 )
 
 // TypesReport is what RunTypes measured. Its JSON is documented in docs/json.md.
 type TypesReport struct {
-	OK        bool               `json:"ok"`
-	Error     string             `json:"error,omitempty"`
-	Workers   int                `json:"workers"`
-	Elements  int                `json:"elements"`
-	Transport string             `json:"transport"` // xdp-native, xdp-generic or mem
-	Loss      float64            `json:"loss"`
-	Rows      []TypeRow          `json:"rows"`
-	NIC       dataplane.Counters `json:"nic"`
+	Series
+	Rows []TypeRow          `json:"rows"`
+	NIC  dataplane.Counters `json:"nic"`
 }
 
 // TypeRow is one type in one order.
@@ -41,17 +35,7 @@ type TypeRow struct {
 // Table writes the report.
 func (r *TypesReport) Table(w io.Writer) error {
 	p := &printer{w: w}
-	how := "memory inside the process, no AF_XDP (that needs root)"
-	if mode, ok := strings.CutPrefix(r.Transport, "xdp-"); ok {
-		how = fmt.Sprintf("AF_XDP %s mode, %d veth pairs between network namespaces", mode, r.Workers)
-	}
-	p.f("# gradnic demo: the gradients of %d workers in every type, summed in the network\n#\n", r.Workers)
-	p.f("#   transport  %s\n", how)
-	p.f("#   protocol   native over UDP, frames of 1500 bytes\n")
-	p.f("#   gradients  %d elements a worker\n", r.Elements)
-	if r.Loss > 0 {
-		p.f("#   loss       %.3g %% of the frames, in each direction of each port\n", 100*r.Loss)
-	}
+	r.heading(p, "in every type")
 	p.f("#\n# %-9s %-8s %5s %12s %12s %9s %10s %10s %8s\n", "type", "order", "runs", "max error", "bound", "wrong", "differing", "time (us)", "resent")
 	for _, row := range r.Rows {
 		bound := fmt.Sprintf("%.3g", row.Bound)
