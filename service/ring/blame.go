@@ -127,7 +127,7 @@ func (e *engine) silence() {
 func (e *engine) receiveNotice(v wire.View) wire.Fault {
 	h := v.Notice()
 	m := &e.ring
-	m.seen = max(m.seen, h.Generation)
+	m.sees(h.Generation)
 	d := int32(h.Generation - m.generation)
 	switch {
 	case m.phase == Forming && d >= 0:

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -303,6 +304,47 @@ func TestDeadlineNames(t *testing.T) {
 		var e *NodeError
 		if c := j.done[i]; c == nil || !errors.As(c.Err, &e) || e.Reason != wire.Deadline || e.Node != 1 && e.Node != 3 {
 			t.Errorf("node %d: %+v", i, c)
+		}
+	}
+}
+
+// TestReformTogether: hosts that form the ring again at the same moment meet in one generation, whatever those before were numbered,
+// and though messages of those before are still on their way.
+func TestReformTogether(t *testing.T) {
+	for n := 2; n <= 4; n++ {
+		for _, first := range []uint32{1, math.MaxUint32 - 1, math.MaxUint32} {
+			w := newNetwork(t, 1)
+			nodes := w.ringOf(n, nil)
+			for _, node := range nodes {
+				node.eng.ring.generation = first
+			}
+			for round := range 6 {
+				for i := range round { // one host is ahead by so many
+					if err := nodes[1].Reform(againstAll(n)); err != nil {
+						t.Fatal(i, err)
+					}
+					w.until(second/100, func() bool { return false })
+				}
+				said := false
+				w.watch = func(from, _ uint16, b []byte) {
+					v, _ := wire.Validate(b)
+					said = said || from == 1 && v.Kind() == wire.Hello
+				}
+				w.until(second/2, func() bool { return said }) // it is on its way
+				for _, node := range nodes {
+					if err := node.Reform(againstAll(n)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				j := w.job(n, 3000, "none")
+				for i, node := range nodes {
+					j.submit(t, node, i)
+				}
+				if !w.until(second, j.over) {
+					t.Fatalf("%d nodes, round %d: %+v", n, round, nodes[0].Status())
+				}
+				j.check(t, 512)
+			}
 		}
 	}
 }

@@ -16,7 +16,7 @@ const noticeFor = 3 * time.Second
 type membership struct {
 	phase      Phase
 	generation uint32
-	seen       uint32 // the highest generation that a neighbour told of
+	seen       uint32 // the latest generation that another node told of
 	epoch      uint32
 	members    []wire.Member // of this generation, in the order of the ring
 	ready      [2]bool       // the neighbour up and down has formed as well, with the same epoch
@@ -45,11 +45,25 @@ func (m *membership) heard(now int64, node uint16, e *engine) {
 	}
 }
 
+// sees notes a generation that another node is or was in. Numbers start again at 1 after 2^32-1.
+func (m *membership) sees(generation uint32) {
+	if int32(generation-m.seen) > 0 {
+		m.seen = generation
+	}
+}
+
+// next is the generation that comes now: one that no node is known to have been in. Others may just be leaving the latest that
+// was seen; those that form it have not, without this node, and follow.
+func (m *membership) next() uint32 {
+	m.sees(m.generation)
+	return max(m.seen+1, 1)
+}
+
 // reform begins a generation with these nodes. Requests that are open must have ended.
 func (e *engine) reform(nodes []uint16) {
 	m := &e.ring
 	e.leaveBehind()
-	m.generation = max(m.generation+1, m.seen)
+	m.generation = m.next()
 	m.phase, m.epoch, m.failure = Forming, 0, nil
 	m.members = make([]wire.Member, len(nodes))
 	for i, n := range nodes {
@@ -151,7 +165,7 @@ func (e *engine) common() wire.Common {
 // a node that was left out and does not know it.
 func (e *engine) stranger(v wire.View) wire.Fault {
 	if v.Kind() == wire.Hello {
-		e.ring.seen = max(e.ring.seen, v.Generation())
+		e.ring.sees(v.Generation())
 	}
 	e.behind(v)
 	return wire.Foreign
@@ -172,7 +186,7 @@ func (e *engine) stale(v wire.View) {
 func (e *engine) receiveHello(v wire.View) wire.Fault {
 	h := v.Hello()
 	m := &e.ring
-	m.seen = max(m.seen, h.Generation)
+	m.sees(h.Generation)
 	if m.phase == Failed {
 		e.stale(v)
 		return wire.Stale
