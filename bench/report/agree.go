@@ -36,7 +36,7 @@ type Agreed struct {
 
 // What tells of a cause.
 const (
-	otherLoad   = 0.5  // difference of load averages
+	otherLoad   = 0.5  // difference of load averages, and at least a fifth of the higher
 	otherStolen = 0.01 // difference of the shares that the hypervisor took
 	enough      = 5    // figures that change alike tell of the machine
 )
@@ -186,8 +186,12 @@ func (a *Agreement) explain(f *Agreed) {
 	if c, ok := a.Common[f.Unit]; ok && f.Apart >= 0 && math.Abs(c-1) > a.Tolerance/2 && apart(f.Medians[0]*c, f.Medians[1]) <= a.Tolerance {
 		why = append(why, fmt.Sprintf("the figures in %s changed alike, by %+.0f %% in the median: the machine did", f.Unit, 100*(c-1)))
 	}
-	if math.Abs(f.Loads[0]-f.Loads[1]) >= otherLoad {
+	low, high := min(f.Loads[0], f.Loads[1]), max(f.Loads[0], f.Loads[1])
+	switch cpus := max(a.Machines[0].CPUs, 1); {
+	case high-low >= otherLoad && high-low >= high/5:
 		why = append(why, fmt.Sprintf("load %.1f, then %.1f", f.Loads[0], f.Loads[1]))
+	case high > float64(cpus+1): // a generator and a device alone make about two
+		why = append(why, fmt.Sprintf("load %.1f on %d CPUs: other work ran", high, cpus))
 	}
 	if x, y := a.Machines[0].Stolen, a.Machines[1].Stolen; math.Abs(x-y) >= otherStolen {
 		why = append(why, fmt.Sprintf("the hypervisor took %.1f %% of the processors, then %.1f %%", 100*x, 100*y))

@@ -10,6 +10,7 @@ import (
 func TestAgree(t *testing.T) {
 	first, second := New("make bench-x"), New("make bench-x")
 	first.Title, second.Title = "Engine", "Engine"
+	first.Machine.CPUs = 2
 	first.Machine.Load, second.Machine.Load = 0.5, 0.5
 	first.Machine.Time, second.Machine.Time = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
 	add := func(row Row, x, y []float64, base [2][]float64) {
@@ -31,6 +32,8 @@ func TestAgree(t *testing.T) {
 	}
 	first.Add(Row{Name: "busy", Unit: "us", Load: 3}, []float64{1, 1.01, 1}, nil)
 	second.Add(Row{Name: "busy", Unit: "us", Load: 0.4}, []float64{2, 2.01, 2}, nil)
+	first.Add(Row{Name: "crowd", Unit: "us", Load: 7.9}, []float64{1, 1.01, 1}, nil)
+	second.Add(Row{Name: "crowd", Unit: "us", Load: 7.2}, []float64{2, 2.01, 2}, nil)
 	first.Add(Row{Name: "old", Unit: "us"}, []float64{1}, nil)
 	second.Add(Row{Name: "new", Unit: "us"}, []float64{1}, nil)
 
@@ -41,6 +44,7 @@ func TestAgree(t *testing.T) {
 	want := map[string]string{
 		"wide us": "rounds of one run are as far apart (100 %)", "single us": "its spread is not known", "stable us": "neither spread nor load tells (p=0.0",
 		"bad us": "the second run's is INVALID: the link", "dead us": "neither spread", "busy us": "3 and 3 rounds are too few to tell it from chance; load 3.0, then 0.4",
+		"crowd us": "load 7.9 on 2 CPUs: other work ran",
 	}
 	for _, n := range []string{"a", "b", "c", "d", "e"} {
 		want[n+" Mpps"] = "the figures in Mpps changed alike, by -50 % in the median"
@@ -52,7 +56,7 @@ func TestAgree(t *testing.T) {
 		}
 		delete(want, key)
 	}
-	if len(want) > 0 || a.Beyond() != 11 || len(a.Figures) != 7+2*5+1 {
+	if len(want) > 0 || a.Beyond() != 12 || len(a.Figures) != 7+2*5+2 {
 		t.Errorf("%d of %d beyond, not seen: %v", a.Beyond(), len(a.Figures), want)
 	}
 	var text strings.Builder
@@ -60,7 +64,7 @@ func TestAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| Engine (`make bench-x`) | 2026-01-01T00:00:00Z, load 0.5 | 2026-01-01T00:10:00Z, load 0.5 | 18 | 7, 10 % | 11 |",
+		"| Engine (`make bench-x`) | 2026-01-01T00:00:00Z, load 0.5 | 2026-01-01T00:10:00Z, load 0.5 | 19 | 7, 10 % | 12 |",
 		"Engine: only the first run has old.", "Engine: only the second run has new.", "| wide, us | 1 | 1.2 | 20 % | 100 % | 8 % | 0.5, 0.5 |", "| dead, us | 1 | 0 |  |",
 	} {
 		if !strings.Contains(text.String(), want) {
