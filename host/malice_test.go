@@ -348,14 +348,14 @@ func TestTwoClients(t *testing.T) {
 	works(t, r)
 }
 
-// TestKilled: a process that is killed in the middle of a request; the next has the node once that request has ended.
+// TestKilled: a process that is killed in the middle of eight requests; the next has the node once those have ended.
 func TestKilled(t *testing.T) {
 	if path := os.Getenv("GRADNIC_HOST_VICTIM"); path != "" {
 		c, err := Dial(t.Context(), path, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 3 {
+		for range Places {
 			if _, err := c.Start(Request{Data: gradient(0, 5000), Codec: "none", Deadline: 10 * time.Second}); err != nil {
 				t.Fatal(err)
 			}
@@ -376,7 +376,7 @@ func TestKilled(t *testing.T) {
 	if _, err := io.ReadFull(out, make([]byte, len("under way\n"))); err != nil {
 		t.Error(err)
 	}
-	for end := time.Now().Add(5 * time.Second); r.ring.Nodes[0].Ring.Status().Outstanding < 3; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); r.ring.Nodes[0].Ring.Status().Outstanding < Places; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("nothing is under way")
 		}
@@ -400,7 +400,7 @@ func TestKilled(t *testing.T) {
 	case <-time.After(300 * time.Millisecond):
 	}
 	c := r.dialOne(1, Options{})
-	for range 3 {
+	for range Places {
 		got := gradient(1, 5000)
 		if _, err := c.AllReduce(t.Context(), Request{Data: got, Codec: "none"}); err != nil {
 			t.Fatal(err)

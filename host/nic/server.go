@@ -46,7 +46,7 @@ type Server struct {
 }
 
 // Listen makes a socket at path, mode 0600 in a directory that must exist, and serves the node to whoever may open it. A
-// socket that nobody listens on any more is replaced; one that somebody does is an error.
+// socket that nobody listens on any more is replaced; one that somebody does is an error, and so is anything else at path.
 func Listen(path string, node *ring.Node, o Options) (*Server, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
@@ -54,11 +54,12 @@ func Listen(path string, node *ring.Node, o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != os.ModeSocket {
+		return nil, fmt.Errorf("host: listen on %s: it is there and no socket", path)
+	}
 	if c, err := net.Dial("unixpacket", path); err == nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("host: somebody listens on %s already", path)
-	} else if errors.Is(err, unix.ECONNREFUSED) {
-		_ = os.Remove(path)
 	}
 	// Made under another name and renamed: nobody can connect before the mode is right.
 	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
