@@ -35,7 +35,7 @@ func binary(t *testing.T) string {
 		if built.err = os.Chmod(built.dir, 0o755); built.err != nil {
 			return
 		}
-		build := exec.Command("go", "build", "-o", filepath.Join(built.dir, "gradnic"), "gradnic/cmd/gradnic")
+		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(built.dir, "gradnic"), "gradnic/cmd/gradnic") // as make build
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("build the command: %w\n%s", err, out)
