@@ -46,8 +46,12 @@ func (s *nicService) ListPorts(context.Context, *apiv1.ListPortsRequest) (*apiv1
 		if err != nil {
 			return nil, fromDataplane("impairment of port "+p.Name, err)
 		}
+		var queues []*apiv1.KernelCounters
+		for _, k := range p.QueueKernel {
+			queues = append(queues, kernelToProto(k))
+		}
 		resp.Ports = append(resp.Ports, &apiv1.Port{
-			Name: p.Name, Kind: p.Kind, Index: uint32(p.Index), Mode: p.Mode, ZeroCopy: p.ZeroCopy, Sockets: p.Sockets, NoNative: p.NoNative,
+			Name: p.Name, Kind: p.Kind, Index: uint32(p.Index), Mode: p.Mode, ZeroCopy: p.ZeroCopy, Sockets: p.Sockets, NoNative: p.NoNative, QueueKernel: queues,
 			Queues: uint32(p.Queues), Function: p.Function,
 			Counters: countersToProto(&p.Counters), Kernel: kernelToProto(p.Kernel),
 			Impairment: impairmentToProto(impairment), State: string(p.State), Why: p.Why, Rebuilds: p.Rebuilds,

@@ -11,6 +11,35 @@ import (
 	"gradnic/xdp"
 )
 
+// TestQueueStatistics: of two queues the one whose lane does not read is the one that loses frames, and the port's count is
+// the sum.
+func TestQueueStatistics(t *testing.T) {
+	l := newVethLab(t, 1, 2, false)
+	cfg := testConfig()
+	cfg.Lanes = 2
+	n := startNIC(t, cfg, l.ports()...)
+	if err := n.SetFunction("p0", Function{Kind: Sink}); err != nil {
+		t.Fatal(err)
+	}
+	b := newBlaster(t, l.workers[0], "w", 2, 64, 298, writeRequest(64))
+	n.mu.Lock()
+	n.parkLanes(func() {
+		for range cfg.FramesPerQueue/64 + 4 {
+			if err := b.round(1); err != nil {
+				t.Error(err)
+			}
+			b.settle()
+		}
+	})
+	n.mu.Unlock()
+	lost := func(k KernelStatistics) uint64 { return k.RxDropped + k.RxRingFull }
+	waitFor(t, n, func(s *Snapshot) bool { return s.Total.Received+lost(s.Ports[0].Kernel) == b.settle() })
+	p := check(t, n).Ports[0]
+	if len(p.QueueKernel) != 2 || lost(p.QueueKernel[0]) != 0 || lost(p.QueueKernel[1]) == 0 || lost(p.Kernel) != lost(p.QueueKernel[1]) {
+		t.Errorf("%+v of %+v", p.Kernel, p.QueueKernel)
+	}
+}
+
 // TestModesAreShown: how sockets are bound, and why a program is not in the driver, is what the snapshot says; a mode that
 // is forced and cannot be had ends the start with the reason.
 func TestModesAreShown(t *testing.T) {

@@ -59,6 +59,8 @@ type openPort struct {
 	serve func(udp []uint16) error
 	// statistics reads the kernel's counters.
 	statistics func() (KernelStatistics, error)
+	// perQueue reads them of each queue that is open; nil for ports without.
+	perQueue func() ([]KernelStatistics, error)
 	// steering reads the steering program's counters; nil when there is none.
 	steering func() (xdp.Counters, error)
 	// budgets sets the packet budgets, before attach or later; spent reads what was charged. nil when there is no

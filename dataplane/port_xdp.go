@@ -223,7 +223,7 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 	open := &openPort{
 		depth: depth, netdev: netdev{o.ifindex, n, o.steering.ProgramID, e.longest},
 		mode: o.steering.Mode().String(), zeroCopy: o.sockets[0].ZeroCopy(), sockets: o.sockets[0].Mode().String(),
-		attach: func() error { return o.attach(e.serviceUDP()) }, serve: o.serve, detach: o.detach, close: o.close, statistics: o.statistics, steering: o.steering.Counters,
+		attach: func() error { return o.attach(e.serviceUDP()) }, serve: o.serve, detach: o.detach, close: o.close, statistics: o.statistics, perQueue: o.perQueue, steering: o.steering.Counters,
 		budgets: o.steering.SetBudgets, spent: o.steering.Spent, answer: o.steering.SetAnswer, accounts: o.steering.Accounts,
 	}
 	if err := o.steering.NativeError(); err != nil {
@@ -327,12 +327,21 @@ func (o *xdpOpen) close() error {
 
 func (o *xdpOpen) statistics() (KernelStatistics, error) {
 	k := o.closed
-	for _, s := range o.sockets {
+	queues, err := o.perQueue()
+	for _, q := range queues {
+		k.sum(q)
+	}
+	return k, err
+}
+
+func (o *xdpOpen) perQueue() ([]KernelStatistics, error) {
+	queues := make([]KernelStatistics, len(o.sockets))
+	for q, s := range o.sockets {
 		st, err := s.Statistics()
 		if err != nil {
-			return k, err
+			return queues, err
 		}
-		k.add(st)
+		queues[q].add(st)
 	}
-	return k, nil
+	return queues, nil
 }

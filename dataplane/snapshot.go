@@ -105,6 +105,9 @@ type PortSnapshot struct {
 	// Kernel has the kernel's own statistics of the port's sockets, summed. They count what was lost before
 	// it was received, and are shown beside the drops, never in them.
 	Kernel KernelStatistics `json:"kernel"`
+	// QueueKernel has the same of each queue since its socket was opened, in the order of the queues; queue q is lane q mod
+	// lanes'. Empty for other kinds of ports, and while there are no sockets.
+	QueueKernel []KernelStatistics `json:"queue_kernel,omitempty"`
 	// Steering has the frames that the steering program saw, by its verdict; verdicts that never happened are
 	// left out. Empty for other kinds of ports.
 	Steering map[string]uint64 `json:"steering,omitempty"`
@@ -283,6 +286,11 @@ func (n *NIC) askPort(p *port, ps *PortSnapshot) {
 			ps.Kernel.StatisticsError = err.Error()
 		}
 		ps.Kernel.sum(k)
+	}
+	if o.perQueue != nil {
+		if q, err := o.perQueue(); err == nil {
+			ps.QueueKernel = q
+		}
 	}
 	if o.steering != nil {
 		if c, err := o.steering(); err == nil {

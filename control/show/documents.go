@@ -236,10 +236,14 @@ func GroupsFrom(m *apiv1.ListGroupsResponse) []Group {
 func PortsFrom(m *apiv1.ListPortsResponse) []Port {
 	ports := make([]Port, 0, len(m.GetPorts()))
 	for _, p := range m.GetPorts() {
+		var queues []dataplane.KernelStatistics
+		for _, k := range p.GetQueueKernel() {
+			queues = append(queues, kernelFrom(k))
+		}
 		ports = append(ports, Port{
 			PortSnapshot: dataplane.PortSnapshot{
 				Name: p.GetName(), Kind: p.GetKind(), Index: int(p.GetIndex()), Mode: p.GetMode(), ZeroCopy: p.GetZeroCopy(),
-				Sockets: p.GetSockets(), NoNative: p.GetNoNative(),
+				Sockets: p.GetSockets(), NoNative: p.GetNoNative(), QueueKernel: queues,
 				Function: p.GetFunction(), Queues: int(p.GetQueues()),
 				State: dataplane.PortState(p.GetState()), Why: p.GetWhy(), Rebuilds: p.GetRebuilds(),
 				Rings:    ringsFrom(p.GetRings()),

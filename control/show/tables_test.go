@@ -64,7 +64,7 @@ func stage(k uint64) []*apiv1.Stage {
 // Every view as a table and as JSON: keys are stable, and what scripts read is seen in a diff.
 func TestViews(t *testing.T) {
 	ports := PortsFrom(&apiv1.ListPortsResponse{Ports: []*apiv1.Port{
-		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Sockets: "zero-copy need-wakeup", Queues: 2, State: "down", Why: "interface veth0 has no carrier", Rebuilds: 3, Function: "aggregate", Counters: counters(), Kernel: kernel(),
+		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Sockets: "zero-copy need-wakeup", QueueKernel: []*apiv1.KernelCounters{kernel(), {}}, Queues: 2, State: "down", Why: "interface veth0 has no carrier", Rebuilds: 3, Function: "aggregate", Counters: counters(), Kernel: kernel(),
 			Steering:   []*apiv1.Drop{{Reason: "pass-other", Count: 7}, {Reason: "pass-tagged", Count: 2}, {Reason: "taken-udp", Count: 30}, {Reason: "over-budget", Count: 5}},
 			Budgets:    []*apiv1.Budget{{Tenant: "(strays)", Rate: 10000, Burst: 512, Taken: 1}, {Tenant: "team-a", Rate: 200000, Burst: 512, Taken: 29, Dropped: 5}},
 			Impairment: &apiv1.Impairment{IngressLoss: 0.01, EgressLoss: 0.1, DropIngress: []uint64{3}, DropEgress: []uint64{4, 5}, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 3, ReorderHold: durationpb.New(5 * time.Millisecond), Seed: 9}},

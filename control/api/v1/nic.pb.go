@@ -648,7 +648,9 @@ type Port struct {
 	// How its sockets are bound: copy or zero-copy, need-wakeup, multi-buffer, busy-poll, tx-budget=N; xdp only.
 	Sockets string `protobuf:"bytes,17,opt,name=sockets,proto3" json:"sockets,omitempty"`
 	// Why the program does not run in the driver although it would if it could; xdp only.
-	NoNative      string `protobuf:"bytes,18,opt,name=no_native,json=noNative,proto3" json:"no_native,omitempty"`
+	NoNative string `protobuf:"bytes,18,opt,name=no_native,json=noNative,proto3" json:"no_native,omitempty"`
+	// The kernel's counts of loss of each queue since its socket was opened; queue q is lane q mod lanes'; xdp only.
+	QueueKernel   []*KernelCounters `protobuf:"bytes,19,rep,name=queue_kernel,json=queueKernel,proto3" json:"queue_kernel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -807,6 +809,13 @@ func (x *Port) GetNoNative() string {
 		return x.NoNative
 	}
 	return ""
+}
+
+func (x *Port) GetQueueKernel() []*KernelCounters {
+	if x != nil {
+		return x.QueueKernel
+	}
+	return nil
 }
 
 // Budget is how many frames a port takes of one tenant's workers, or of strays: senders that are nobody's worker. What
@@ -1872,7 +1881,7 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"reorder_by\x18\b \x01(\rR\treorderBy\x12<\n" +
 	"\freorder_hold\x18\t \x01(\v2\x19.google.protobuf.DurationR\vreorderHold\x12\x12\n" +
 	"\x04seed\x18\n" +
-	" \x01(\x04R\x04seed\"\xdf\x04\n" +
+	" \x01(\x04R\x04seed\"\xa2\x05\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1894,7 +1903,8 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"\bsteering\x18\x0f \x03(\v2\x14.gradnic.api.v1.DropR\bsteering\x120\n" +
 	"\abudgets\x18\x10 \x03(\v2\x16.gradnic.api.v1.BudgetR\abudgets\x12\x18\n" +
 	"\asockets\x18\x11 \x01(\tR\asockets\x12\x1b\n" +
-	"\tno_native\x18\x12 \x01(\tR\bnoNative\"z\n" +
+	"\tno_native\x18\x12 \x01(\tR\bnoNative\x12A\n" +
+	"\fqueue_kernel\x18\x13 \x03(\v2\x1e.gradnic.api.v1.KernelCountersR\vqueueKernel\"z\n" +
 	"\x06Budget\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x04R\x04rate\x12\x14\n" +
@@ -2014,35 +2024,36 @@ var file_gradnic_api_v1_nic_proto_depIdxs = []int32{
 	7,  // 6: gradnic.api.v1.Port.rings:type_name -> gradnic.api.v1.Rings
 	0,  // 7: gradnic.api.v1.Port.steering:type_name -> gradnic.api.v1.Drop
 	6,  // 8: gradnic.api.v1.Port.budgets:type_name -> gradnic.api.v1.Budget
-	1,  // 9: gradnic.api.v1.Lane.counters:type_name -> gradnic.api.v1.Counters
-	2,  // 10: gradnic.api.v1.Lane.frames:type_name -> gradnic.api.v1.Frames
-	8,  // 11: gradnic.api.v1.Lane.time:type_name -> gradnic.api.v1.LaneTime
-	5,  // 12: gradnic.api.v1.ListPortsResponse.ports:type_name -> gradnic.api.v1.Port
-	9,  // 13: gradnic.api.v1.ListLanesResponse.lanes:type_name -> gradnic.api.v1.Lane
-	1,  // 14: gradnic.api.v1.GetCountersResponse.counters:type_name -> gradnic.api.v1.Counters
-	2,  // 15: gradnic.api.v1.GetCountersResponse.frames:type_name -> gradnic.api.v1.Frames
-	3,  // 16: gradnic.api.v1.GetCountersResponse.kernel:type_name -> gradnic.api.v1.KernelCounters
-	25, // 17: gradnic.api.v1.GetCountersResponse.taken:type_name -> google.protobuf.Timestamp
-	4,  // 18: gradnic.api.v1.SetImpairmentRequest.impairment:type_name -> gradnic.api.v1.Impairment
-	10, // 19: gradnic.api.v1.NICService.GetNIC:input_type -> gradnic.api.v1.GetNICRequest
-	12, // 20: gradnic.api.v1.NICService.GetCard:input_type -> gradnic.api.v1.GetCardRequest
-	14, // 21: gradnic.api.v1.NICService.ListPorts:input_type -> gradnic.api.v1.ListPortsRequest
-	16, // 22: gradnic.api.v1.NICService.ListLanes:input_type -> gradnic.api.v1.ListLanesRequest
-	18, // 23: gradnic.api.v1.NICService.GetCounters:input_type -> gradnic.api.v1.GetCountersRequest
-	20, // 24: gradnic.api.v1.NICService.SetImpairment:input_type -> gradnic.api.v1.SetImpairmentRequest
-	22, // 25: gradnic.api.v1.NICService.ClearImpairment:input_type -> gradnic.api.v1.ClearImpairmentRequest
-	11, // 26: gradnic.api.v1.NICService.GetNIC:output_type -> gradnic.api.v1.GetNICResponse
-	13, // 27: gradnic.api.v1.NICService.GetCard:output_type -> gradnic.api.v1.GetCardResponse
-	15, // 28: gradnic.api.v1.NICService.ListPorts:output_type -> gradnic.api.v1.ListPortsResponse
-	17, // 29: gradnic.api.v1.NICService.ListLanes:output_type -> gradnic.api.v1.ListLanesResponse
-	19, // 30: gradnic.api.v1.NICService.GetCounters:output_type -> gradnic.api.v1.GetCountersResponse
-	21, // 31: gradnic.api.v1.NICService.SetImpairment:output_type -> gradnic.api.v1.SetImpairmentResponse
-	23, // 32: gradnic.api.v1.NICService.ClearImpairment:output_type -> gradnic.api.v1.ClearImpairmentResponse
-	26, // [26:33] is the sub-list for method output_type
-	19, // [19:26] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	3,  // 9: gradnic.api.v1.Port.queue_kernel:type_name -> gradnic.api.v1.KernelCounters
+	1,  // 10: gradnic.api.v1.Lane.counters:type_name -> gradnic.api.v1.Counters
+	2,  // 11: gradnic.api.v1.Lane.frames:type_name -> gradnic.api.v1.Frames
+	8,  // 12: gradnic.api.v1.Lane.time:type_name -> gradnic.api.v1.LaneTime
+	5,  // 13: gradnic.api.v1.ListPortsResponse.ports:type_name -> gradnic.api.v1.Port
+	9,  // 14: gradnic.api.v1.ListLanesResponse.lanes:type_name -> gradnic.api.v1.Lane
+	1,  // 15: gradnic.api.v1.GetCountersResponse.counters:type_name -> gradnic.api.v1.Counters
+	2,  // 16: gradnic.api.v1.GetCountersResponse.frames:type_name -> gradnic.api.v1.Frames
+	3,  // 17: gradnic.api.v1.GetCountersResponse.kernel:type_name -> gradnic.api.v1.KernelCounters
+	25, // 18: gradnic.api.v1.GetCountersResponse.taken:type_name -> google.protobuf.Timestamp
+	4,  // 19: gradnic.api.v1.SetImpairmentRequest.impairment:type_name -> gradnic.api.v1.Impairment
+	10, // 20: gradnic.api.v1.NICService.GetNIC:input_type -> gradnic.api.v1.GetNICRequest
+	12, // 21: gradnic.api.v1.NICService.GetCard:input_type -> gradnic.api.v1.GetCardRequest
+	14, // 22: gradnic.api.v1.NICService.ListPorts:input_type -> gradnic.api.v1.ListPortsRequest
+	16, // 23: gradnic.api.v1.NICService.ListLanes:input_type -> gradnic.api.v1.ListLanesRequest
+	18, // 24: gradnic.api.v1.NICService.GetCounters:input_type -> gradnic.api.v1.GetCountersRequest
+	20, // 25: gradnic.api.v1.NICService.SetImpairment:input_type -> gradnic.api.v1.SetImpairmentRequest
+	22, // 26: gradnic.api.v1.NICService.ClearImpairment:input_type -> gradnic.api.v1.ClearImpairmentRequest
+	11, // 27: gradnic.api.v1.NICService.GetNIC:output_type -> gradnic.api.v1.GetNICResponse
+	13, // 28: gradnic.api.v1.NICService.GetCard:output_type -> gradnic.api.v1.GetCardResponse
+	15, // 29: gradnic.api.v1.NICService.ListPorts:output_type -> gradnic.api.v1.ListPortsResponse
+	17, // 30: gradnic.api.v1.NICService.ListLanes:output_type -> gradnic.api.v1.ListLanesResponse
+	19, // 31: gradnic.api.v1.NICService.GetCounters:output_type -> gradnic.api.v1.GetCountersResponse
+	21, // 32: gradnic.api.v1.NICService.SetImpairment:output_type -> gradnic.api.v1.SetImpairmentResponse
+	23, // 33: gradnic.api.v1.NICService.ClearImpairment:output_type -> gradnic.api.v1.ClearImpairmentResponse
+	27, // [27:34] is the sub-list for method output_type
+	20, // [20:27] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_gradnic_api_v1_nic_proto_init() }
