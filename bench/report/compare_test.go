@@ -48,6 +48,9 @@ func TestCompare(t *testing.T) {
 	b.Add(Row{Name: "faster", Unit: "Mpps"}, []float64{2, 2.1, 1.9, 2.05, 1.95}, nil)
 	a.Add(Row{Name: "noise", Unit: "Mpps"}, []float64{1, 1.2, 0.8, 1.1, 0.9}, nil)
 	b.Add(Row{Name: "noise", Unit: "Mpps"}, []float64{1.05, 1.15, 0.85, 1.12, 0.88}, nil)
+	// Fifteen orders in a hundred are at least as far apart: not enough.
+	a.Add(Row{Name: "maybe", Unit: "Mpps"}, []float64{1, 2, 3, 4, 7.5}, nil)
+	b.Add(Row{Name: "maybe", Unit: "Mpps"}, []float64{2.5, 6, 7, 8, 9}, nil)
 	// The machine was slower, the ratio is the same.
 	a.Add(Row{Name: "ratio", Unit: "Mpps", Against: "c"}, []float64{4, 4, 4, 4.4}, []float64{4, 4, 4, 4})
 	b.Add(Row{Name: "ratio", Unit: "Mpps", Against: "c"}, []float64{2, 2, 2, 2.2}, []float64{2, 2, 2, 2})
@@ -77,7 +80,7 @@ func TestCompare(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| faster | Mpps | 1 | 2 | +100.0 % | p=0.008 n=5+5 |", "| noise | Mpps | 1 | 1.05 | ~ |", "| ratio | x of c | 1 | 1 | ~ |",
+		"| faster | Mpps | 1 | 2 | +100.0 % | p=0.008 n=5+5 |", "| noise | Mpps | 1 | 1.05 | ~ |", "| maybe | Mpps | 3 | 7 | ~ | p=0.", "| ratio | x of c | 1 | 1 | ~ |",
 		"too few samples (1+1)", "| bad | Mpps | 1 | 2 | ~ | INVALID in one of them or both |", "old (gone)", "young (new)",
 	} {
 		if !strings.Contains(text.String(), want) {
