@@ -191,3 +191,17 @@ func TestCheckCodec(t *testing.T) {
 		t.Error("an MTU of 100 is taken")
 	}
 }
+
+// TestDemoOfOneElement: the least that there is, of which the first gradients are zeros, and a NIC that is killed when nothing is open.
+func TestDemoOfOneElement(t *testing.T) {
+	netlabtest.NeedRoot(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r, err := Demo(ctx, DemoOptions{Nodes: 3, MTU: 1500, Codecs: []string{"none", "bfp16-intel"}, Bytes: 4, Iterations: 1, Kill: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := r.Killed; len(r.Rows) != 2 || r.Rows[0].Error != 0 || !r.Rows[0].Same || k == nil || k.Errors != 2 || !k.ReformedSum {
+		t.Errorf("%+v, %+v", r.Rows, r.Killed)
+	}
+}
