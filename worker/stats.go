@@ -6,12 +6,10 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Stats is what one all-reduce cost, over all threads.
-type Stats struct {
-	// Elements of the array and the packets that carried them, those of the
-	// exponent batch included. Each packet is counted once here.
-	Elements int    `json:"elements"`
-	Packets  uint64 `json:"packets"`
+// Counts are the packets of all-reduces.
+type Counts struct {
+	// Packets carried the array, those of the exponent batch included. Each is counted once here.
+	Packets uint64 `json:"packets"`
 	// Resent is the number of packets sent again; Early those of them that did
 	// not wait for the timer, because later packets had their result; Timeouts is
 	// how often the timer expired (each time for one or more packets).
@@ -30,9 +28,28 @@ type Stats struct {
 	// SocketErrors are errors that a later resend mends: the NIC's address
 	// does not resolve, its port is closed, no buffers.
 	SocketErrors uint64 `json:"socket_errors"`
-	// Saturated is the number of blocks of this array that some worker
-	// saturated; see [NonFinite].
+	// Saturated is the number of blocks that some worker saturated; see [NonFinite].
 	Saturated uint64 `json:"saturated"`
+}
+
+// Add adds others.
+func (c *Counts) Add(o *Counts) {
+	c.Packets += o.Packets
+	c.Resent += o.Resent
+	c.Early += o.Early
+	c.Timeouts += o.Timeouts
+	c.Received += o.Received
+	c.Duplicates += o.Duplicates
+	c.Stale += o.Stale
+	c.Foreign += o.Foreign
+	c.SocketErrors += o.SocketErrors
+	c.Saturated += o.Saturated
+}
+
+// Stats is what one all-reduce cost, over all threads.
+type Stats struct {
+	Elements int `json:"elements"` // of the array
+	Counts
 	// Elapsed is the time of the call. RTT is the time from the first sending
 	// of a packet to its result, of packets that were not resent: it holds the
 	// wait for the slowest worker.
@@ -63,25 +80,4 @@ func latencyOf(h *hdrhistogram.Histogram) Latency {
 		P99:   time.Duration(h.ValueAtQuantile(99)),
 		Max:   time.Duration(h.Max()),
 	}
-}
-
-// counts are a thread's counters of one job.
-type counts struct {
-	packets, resent, early, timeouts     uint64
-	received                             uint64
-	duplicates, stale, foreign, sockErrs uint64
-	saturated                            uint64
-}
-
-func (s *Stats) add(c *counts) {
-	s.Packets += c.packets
-	s.Resent += c.resent
-	s.Early += c.early
-	s.Timeouts += c.timeouts
-	s.Received += c.received
-	s.Duplicates += c.duplicates
-	s.Stale += c.stale
-	s.Foreign += c.foreign
-	s.SocketErrors += c.sockErrs
-	s.Saturated += c.saturated
 }

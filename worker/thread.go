@@ -26,7 +26,7 @@ type thread struct {
 	queue  [][]byte // to be sent together
 	again  []int
 
-	counts counts
+	counts Counts
 	rtt    *hdrhistogram.Histogram
 
 	ints   int32Payload
@@ -67,7 +67,7 @@ func (t *thread) now() int64 { return int64(time.Since(t.zero)) }
 // run carries total packets of p. On an error the window is out of step with
 // the other workers', and the thread must not be used again.
 func (t *thread) run(job uint8, total, stride int, p payload) error {
-	t.counts = counts{}
+	t.counts = Counts{}
 	t.rtt.Reset()
 	w := t.win
 	w.begin(total, stride)
@@ -116,7 +116,7 @@ func (t *thread) sendReady(job uint8, p payload) error {
 		// endian on every machine it runs on, and reads what the last worker wrote.
 		binary.LittleEndian.PutUint32(r.TSI[:], uint32(k))
 		switchml.PutRequest(frame, r)
-		t.counts.packets++
+		t.counts.Packets++
 		if err := t.put(frame); err != nil {
 			return err
 		}
@@ -130,10 +130,10 @@ func (t *thread) sendAgain(now int64) error {
 		return nil
 	}
 	if len(t.again) > early {
-		t.counts.timeouts++
+		t.counts.Timeouts++
 	}
-	t.counts.resent += uint64(len(t.again))
-	t.counts.early += uint64(early)
+	t.counts.Resent += uint64(len(t.again))
+	t.counts.Early += uint64(early)
 	for _, k := range t.again {
 		if err := t.put(t.frames[t.win.cell(k)]); err != nil {
 			return err
@@ -164,19 +164,19 @@ func (t *thread) take(now int64, job uint8, v switchml.View, p payload) {
 	tsi := v.TSI()
 	k := binary.LittleEndian.Uint32(tsi[:])
 	if v.Job() != job {
-		t.counts.stale++
+		t.counts.Stale++
 		return
 	}
 	verdict, rtt := t.win.result(now, k, v.Slot(), v.Set())
 	switch verdict {
 	case duplicate:
-		t.counts.duplicates++
+		t.counts.Duplicates++
 		return
 	case stale:
-		t.counts.stale++
+		t.counts.Stale++
 		return
 	}
-	t.counts.received++
+	t.counts.Received++
 	if rtt >= 0 {
 		// A time past the histogram's end counts as its end.
 		_ = t.rtt.RecordValue(min(max(rtt, int64(time.Microsecond)), int64(time.Minute)))

@@ -71,10 +71,10 @@ func FuzzResult(f *testing.F) {
 			th.take(th.now(), fuzzJob, th.tr.result(i), p)
 		}
 		c := th.counts
-		if got := c.received + c.duplicates + c.stale + c.foreign; got != 1 {
+		if got := c.Received + c.Duplicates + c.Stale + c.Foreign; got != 1 {
 			t.Fatalf("one frame, %d verdicts: %+v", got, c)
 		}
-		if c.received == 0 {
+		if c.Received == 0 {
 			if th.win.done != 0 {
 				t.Fatal("a result counted and was not received")
 			}

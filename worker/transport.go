@@ -48,7 +48,7 @@ func newUDPTransport(conn *net.UDPConn, r route) (*transport, error) {
 }
 
 // send hands over whole request frames, in order. Frames may be lost.
-func (t *transport) send(frames [][]byte, c *counts) error {
+func (t *transport) send(frames [][]byte, c *Counts) error {
 	err := t.tr.Send(frames)
 	t.count(c)
 	return err
@@ -57,7 +57,7 @@ func (t *transport) send(frames [][]byte, c *counts) error {
 // recv waits until a result comes or the deadline passes, and returns how
 // many came: 0 after the deadline or an interrupt. result(i) is then valid
 // for i below that, until the next call.
-func (t *transport) recv(until time.Time, c *counts) (int, error) {
+func (t *transport) recv(until time.Time, c *Counts) (int, error) {
 	if t.stopped.Load() {
 		return 0, nil
 	}
@@ -69,17 +69,17 @@ func (t *transport) recv(until time.Time, c *counts) (int, error) {
 			t.views[n] = v
 			n++
 		} else {
-			c.foreign++
+			c.Foreign++
 		}
 	}
 	return n, err
 }
 
 // count adds what went wrong since the last call.
-func (t *transport) count(c *counts) {
+func (t *transport) count(c *Counts) {
 	f := t.tr.Faults()
-	c.foreign += f.Foreign - t.counted.Foreign
-	c.sockErrs += f.Socket - t.counted.Socket
+	c.Foreign += f.Foreign - t.counted.Foreign
+	c.SocketErrors += f.Socket - t.counted.Socket
 	t.counted = f
 }
 

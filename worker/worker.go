@@ -171,7 +171,7 @@ func (w *Worker) AllReduceFloat32(ctx context.Context, dst, src []float32) (Stat
 		if err := t.run(job, p.packets(), p.batch, p); err != nil {
 			return err
 		}
-		t.counts.saturated = p.saturated
+		t.counts.Saturated = p.saturated
 		if p.poisoned >= 0 {
 			first := p.poisoned * p.elements
 			e := &NonFiniteError{Index: -1, First: lo + first, Last: lo + min(first+p.elements, hi-lo)}
@@ -283,7 +283,7 @@ func (w *Worker) stats(n int, elapsed time.Duration) Stats {
 	s := Stats{Elements: n, Elapsed: elapsed}
 	all := w.threads[0].rtt
 	for i, t := range w.threads {
-		s.add(&t.counts)
+		s.Add(&t.counts)
 		if i > 0 {
 			all.Merge(t.rtt)
 		}

@@ -38,15 +38,7 @@ type Row struct {
 	Wrong      int64   `json:"wrong"` // over all iterations and those that warmed up; -1 if not checked
 	MaxAbsErr  float64 `json:"max_abs_err"`
 	Bound      float64 `json:"bound"` // the largest of any element
-	Packets    uint64  `json:"packets"`
-	Resent     uint64  `json:"resent"`
-	Early      uint64  `json:"resent_early"`
-	Timeouts   uint64  `json:"timeouts"`
-	Duplicates uint64  `json:"duplicates"`
-	Stale      uint64  `json:"stale"`
-	Foreign    uint64  `json:"foreign"`
-	SocketErrs uint64  `json:"socket_errors"`
-	Saturated  uint64  `json:"saturated"`
+	worker.Counts
 	// RTT is that of the iteration with the median time.
 	RTT worker.Latency `json:"rtt"`
 
@@ -71,15 +63,7 @@ func newRow(elements int, r *Report) *Row {
 func (r *Row) time(s worker.Stats) {
 	r.Iterations++
 	r.times = append(r.times, timed{s.Elapsed, s.RTT})
-	r.Packets += s.Packets
-	r.Resent += s.Resent
-	r.Early += s.Early
-	r.Timeouts += s.Timeouts
-	r.Duplicates += s.Duplicates
-	r.Stale += s.Stale
-	r.Foreign += s.Foreign
-	r.SocketErrs += s.SocketErrors
-	r.Saturated += s.Saturated
+	r.Counts.Add(&s.Counts)
 }
 
 func (r *Row) check(c worker.Check) {
@@ -115,21 +99,13 @@ func (r *Report) Table(w io.Writer) error {
 	p := &printer{w: w}
 	p.printf("# rank %d of %d, %d elements a packet, %d outstanding, %d thread(s)\n", r.Rank, r.Workers, r.PacketElements, r.Outstanding, r.Threads)
 	p.do(ncclstyle.WriteHeader(w))
-	var t Row
+	var t worker.Counts
 	for _, row := range r.Rows {
 		p.do(row.table.Write(w))
-		t.Packets += row.Packets
-		t.Resent += row.Resent
-		t.Early += row.Early
-		t.Timeouts += row.Timeouts
-		t.Duplicates += row.Duplicates
-		t.Stale += row.Stale
-		t.Foreign += row.Foreign
-		t.SocketErrs += row.SocketErrs
-		t.Saturated += row.Saturated
+		t.Add(&row.Counts)
 	}
 	p.printf("# packets %d, resent %d (%d before the timer, %d timeouts); ignored: %d duplicate, %d stale, %d foreign; socket errors %d\n",
-		t.Packets, t.Resent, t.Early, t.Timeouts, t.Duplicates, t.Stale, t.Foreign, t.SocketErrs)
+		t.Packets, t.Resent, t.Early, t.Timeouts, t.Duplicates, t.Stale, t.Foreign, t.SocketErrors)
 	if t.Saturated > 0 {
 		p.printf("# %d blocks were SATURATED: their sums are finite and not the sums of the inputs\n", t.Saturated)
 	}
