@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"gradnic/wire/inet"
@@ -76,30 +77,41 @@ func Dir() (string, error) {
 }
 
 func read(path string, rank int) ([]Step, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read capture: %w", err)
-	}
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		return nil, fmt.Errorf("read capture %s: %w", path, err)
-	}
 	var steps []Step
-	for {
-		frame, ci, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return steps, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read capture %s, frame %d: %w", path, len(steps)+1, err)
-		}
+	err := packets(path, func(frame []byte, ci gopacket.CaptureInfo) error {
 		if ci.CaptureLength != ci.Length || len(frame) < inet.EthernetLen {
-			return nil, fmt.Errorf("read capture %s, frame %d: %d of %d bytes were recorded", path, len(steps)+1, ci.CaptureLength, ci.Length)
+			return fmt.Errorf("%d of %d bytes were recorded", ci.CaptureLength, ci.Length)
 		}
 		steps = append(steps, Step{
 			Time: ci.Timestamp, Worker: rank, Frame: frame,
 			Request: inet.MAC(frame[6:12]) == WorkerMAC(rank),
 		})
+		return nil
+	})
+	return steps, err
+}
+
+// packets gives each packet of a capture to f.
+func packets(path string, f func(frame []byte, ci gopacket.CaptureInfo) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read capture: %w", err)
+	}
+	defer file.Close()
+	r, err := pcapgo.NewReader(file)
+	if err != nil {
+		return fmt.Errorf("read capture %s: %w", path, err)
+	}
+	for n := 1; ; n++ {
+		frame, ci, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = f(frame, ci)
+		}
+		if err != nil {
+			return fmt.Errorf("read capture %s, frame %d: %w", path, n, err)
+		}
 	}
 }

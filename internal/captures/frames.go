@@ -1,13 +1,9 @@
 package captures
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 
-	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/gopacket/gopacket"
 )
 
 // Files are the captures of testdata/captures, which testdata/captures/README.md describes, and of testdata/switchml,
@@ -34,24 +30,10 @@ func Frames(name string) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read capture: %w", err)
-	}
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		return nil, fmt.Errorf("read capture %s: %w", path, err)
-	}
 	var frames [][]byte
-	for {
-		frame, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return frames, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read capture %s, frame %d: %w", path, len(frames)+1, err)
-		}
+	err = packets(path, func(frame []byte, _ gopacket.CaptureInfo) error {
 		frames = append(frames, frame)
-	}
+		return nil
+	})
+	return frames, err
 }
