@@ -184,7 +184,11 @@ func (e *engine) run(tr datagram.Transport, timers bool) {
 			e.take(now, b)
 		}
 		e.pump(now)
+		nap := e.nap(len(got))
 		e.mu.Unlock()
+		if nap > 0 {
+			time.Sleep(nap)
+		}
 	}
 }
 

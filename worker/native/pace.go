@@ -63,14 +63,16 @@ func (p *pace) limit() int { return int(p.window) }
 
 func (p *pace) lost() { p.bad++ }
 
-// full is the window that fills the link with the queue that is the target; 0 when nothing is known.
-func (p *pace) full() float64 {
-	rate := 0.0
+// rate is how many results a nanosecond lately came at most; 0 when nothing is known.
+func (p *pace) rate() (rate float64) {
 	for _, r := range p.rates {
 		rate = max(rate, r)
 	}
-	return rate * float64(p.base+paceTarget)
+	return rate
 }
+
+// full is the window that fills the link with the queue that is the target; 0 when nothing is known.
+func (p *pace) full() float64 { return p.rate() * float64(p.base+paceTarget) }
 
 // delivered takes a result with its round trip, -1 when it was sent more than once.
 func (p *pace) delivered(now, rtt int64) {
