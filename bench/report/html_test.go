@@ -18,6 +18,8 @@ func example() *Report {
 	r.Add(Row{Name: "drop/64", Unit: "Mpps", Against: "c", Goal: 1, Bound: "memory", CPU: 180, Load: 1.5}, []float64{2, 3, 4}, []float64{2, 2, 2})
 	r.Add(Row{Name: "slow/64", Unit: "Mpps", Against: "c", Goal: 2}, []float64{2, 3, 4}, []float64{2, 2, 2})
 	r.Add(Row{Name: "echo", Unit: "us", Against: "c", Goal: 2, Bound: "at most the goal"}, []float64{3}, []float64{2})
+	r.Add(Row{Name: "late", Unit: "us", Note: "INVALID: the link is too fast"}, []float64{3}, nil)
+	r.Add(Row{Name: "near", Unit: "us", Note: "tester-bound: INVALID: 3 of 4 sent"}, []float64{3}, nil)
 	p := Plot{Title: "throughput", X: "frame size, bytes", Y: "Mpps", LogX: true}
 	for _, size := range []float64{64, 298, 1066, 1514} {
 		p.At("rings & lane", size, []float64{size / 100, size / 90, size / 110})
@@ -34,7 +36,7 @@ func TestHTML(t *testing.T) {
 	}
 	page := string(b)
 	for _, want := range []string{
-		"A &lt;title&gt;", "Interrupted: context canceled", "gloo is not installed", `<td class="met">1.50x`, `<td class="short">1.50x`, "180 ns", "0.1 % lost",
+		"A &lt;title&gt;", "1 of 5 rows are INVALID: late", "1 of 3 goals missed: slow/64", `<td>late <strong class="short">INVALID</strong>`, "Interrupted: context canceled", "gloo is not installed", `<td class="met">1.50x`, `<td class="short">1.50x`, "180 ns", "0.1 % lost",
 		"rings &amp; lane", `<td>drop/64<div class="against">against c</div>`, `<th class="text">bound by`, "frame size, bytes", "prefers-color-scheme:dark",
 	} {
 		if !strings.Contains(page, want) {

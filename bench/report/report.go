@@ -131,6 +131,12 @@ func (r *Report) Markdown(w io.Writer) error {
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "%s\n", n)
 	}
+	v := r.Verdict()
+	for _, line := range []string{v.InvalidLine(), v.MissedLine()} {
+		if line != "" {
+			fmt.Fprintf(&b, "%s.\n", line)
+		}
+	}
 	cpu := slices.ContainsFunc(r.Rows, func(row Row) bool { return row.CPU > 0 })
 	b.WriteString("\n| row | median | against | ratio | spread | goal | bound by |")
 	if cpu {

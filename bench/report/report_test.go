@@ -54,6 +54,7 @@ func TestNothingMeasured(t *testing.T) {
 func TestWriteFileAndMarkdown(t *testing.T) {
 	r := New("make bench-x")
 	r.Add(Row{Name: "a", Unit: "GB/s", Bound: "memory"}, []float64{1, 2, 3}, nil)
+	r.Add(Row{Name: "b", Unit: "GB/s", Against: "c", Goal: 2}, []float64{1}, []float64{1})
 	path := filepath.Join(t.TempDir(), "deep", "x.json")
 	if err := r.WriteFile(path); err != nil {
 		t.Fatal(err)
@@ -76,8 +77,10 @@ func TestWriteFileAndMarkdown(t *testing.T) {
 	if err := r.Markdown(&md); err != nil {
 		t.Fatal(err)
 	}
-	if want := "| a | 2 GB/s |  |  | 1 - 3 |  | memory |"; !strings.Contains(md.String(), want) {
-		t.Errorf("no line %q in\n%s", want, md.String())
+	for _, want := range []string{"| a | 2 GB/s |  |  | 1 - 3 |  | memory |", "1 of 1 goals missed: b.\n\n| row |"} {
+		if !strings.Contains(md.String(), want) {
+			t.Errorf("no line %q in\n%s", want, md.String())
+		}
 	}
 }
 
