@@ -351,7 +351,7 @@ type Status struct {
 	Nodes       []uint16 // of the ring, in its order
 	Phase       string   // forming, formed or failed
 	Generation  uint32
-	Failure     string // why it failed
+	Failure     string // why it failed, or while forming why a neighbour takes no part
 	Outstanding int
 }
 

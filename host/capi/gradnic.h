@@ -73,7 +73,7 @@ typedef struct {
 	uint32_t generation;
 	uint32_t outstanding; /* requests at the NIC, 8 at most */
 	char phase[16];       /* "forming", "formed" or "failed" */
-	char failure[512];    /* why it has failed; "" otherwise */
+	char failure[512];    /* why it has failed, or while it forms why a neighbour takes no part; "" otherwise */
 } gradnic_status_t;
 
 /* The library's version, such as "v1.2.0" or a revision. Valid for as long as the library is loaded. */

@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -184,8 +185,8 @@ func (s *Server) serve(c *net.UnixConn) {
 func (s *Server) status() shm.Answer {
 	st := s.node.Status()
 	a := shm.Answer{Node: s.node.Number(), Nodes: st.Nodes, Phase: st.Phase.String(), Generation: st.Generation, Outstanding: st.Outstanding}
-	if st.Failure != nil {
-		a.Failure = st.Failure.Error()
+	if err := cmp.Or(st.Failure, st.Refused); err != nil {
+		a.Failure = err.Error()
 	}
 	return a
 }

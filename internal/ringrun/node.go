@@ -181,6 +181,9 @@ func awaitFormed(ctx context.Context, n *ring.Node, patience time.Duration, wait
 		case s.Phase == ring.Formed:
 			return nil
 		case time.Now().After(end):
+			if s.Refused != nil {
+				return fmt.Errorf("the ring has not formed within %v: a neighbour takes no part: %w", patience, s.Refused)
+			}
 			return fmt.Errorf("the ring has not formed within %v: nothing heard of nodes %v; are they started, with the same --nodes and MTU?", patience, s.Missing)
 		}
 		if now := fmt.Sprintf("for nodes %v", s.Missing); waiting != nil && now != told {

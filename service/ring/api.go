@@ -122,6 +122,7 @@ type Status struct {
 	Nodes       []uint16 // of this generation, in the order of the ring
 	Missing     []uint16 // that have not been heard of, while forming
 	Failure     error    // the *NodeError, when Failed
+	Refused     error    // a *NodeError, while forming: why a neighbour takes no part; nil: none has said so
 	Outstanding int      // requests
 	Counters    Counters
 }

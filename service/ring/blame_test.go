@@ -348,3 +348,48 @@ func TestReformTogether(t *testing.T) {
 		}
 	}
 }
+
+// TestNewLifeWaits: a node that comes back to a ring of any generation ends it with its own name. What its host hands in waits; when
+// nobody forms the ring again, the deadline's error says why it did not form, and blames no neighbour.
+func TestNewLifeWaits(t *testing.T) {
+	const n = 4
+	for _, generations := range []int{1, 5} {
+		for victim := range n {
+			w := newNetwork(t, 1)
+			nodes := w.ringOf(n, nil)
+			for range generations - 1 {
+				for _, node := range nodes {
+					if err := node.Reform(againstAll(n)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			first := w.job(n, 3000, "none")
+			for i, node := range nodes {
+				first.submit(t, node, i)
+			}
+			if !w.until(second, first.over) {
+				t.Fatal("not done")
+			}
+			w.kill(uint16(victim))
+			w.until(second/10, func() bool { return false })
+			again := w.add(Config{Node: uint16(victim), Peers: peers(n), SliceElements: 512, Boot: 1000, Deadline: 700 * time.Millisecond})
+			j := w.job(n, 3000, "none")
+			j.submit(t, again, victim)
+			w.until(second/2, func() bool { return false })
+			for i, node := range nodes {
+				if i == victim {
+					continue
+				}
+				names(t, node.eng.ring.failure, victim)
+			}
+			if j.done[victim] != nil {
+				t.Fatalf("generation %d, node %d: %+v", generations, victim, j.done[victim])
+			}
+			if !w.until(second, func() bool { return j.done[victim] != nil }) {
+				t.Fatal("it waits beyond its deadline")
+			}
+			names(t, j.done[victim].Err, victim)
+		}
+	}
+}

@@ -368,4 +368,18 @@ func TestMismatch(t *testing.T) {
 	if !w.until(second, func() bool { return nodes[0].Status().Phase == Failed && nodes[1].Status().Phase == Failed }) {
 		t.Fatalf("%+v", nodes[0].Status())
 	}
+	// A node further away does not fail, it could be one that was started for the next generation, but it can say why nothing forms.
+	w = newNetwork(t, 1)
+	nodes = w.ringOf(4, func(c *Config) {
+		if c.Node == 1 {
+			c.MTU = 9000
+		}
+	})
+	var e *NodeError
+	if !w.until(second, func() bool { return errors.As(nodes[3].Status().Refused, &e) }) || e.Reason != wire.Mismatch {
+		t.Fatalf("%+v", nodes[3].Status())
+	}
+	if s := nodes[3].Status(); s.Phase != Forming || s.Failure != nil || e.Node != 1 && e.At != 1 {
+		t.Errorf("%+v: %v", s, e)
+	}
 }

@@ -197,6 +197,9 @@ func (n *Node) Status() (s Status) {
 		if m.failure != nil {
 			s.Failure = m.failure
 		}
+		if h := m.told; h.Reason != 0 && m.phase == Forming {
+			s.Refused = &NodeError{Node: h.Failed, At: h.Origin, Reason: h.Reason, Generation: h.Generation}
+		}
 	})
 	n.mu.Lock()
 	s.Outstanding = n.taken
