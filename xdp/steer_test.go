@@ -215,7 +215,12 @@ func steeringWithSocket(t testing.TB, multi bool) *Steering {
 	return st
 }
 
-func TestVerdicts(t *testing.T) {
+func TestVerdicts(t *testing.T) { testVerdicts(t, false) }
+
+// The program that answers by itself judges frames as the other one does.
+func TestAnswerVerdicts(t *testing.T) { testVerdicts(t, true) }
+
+func testVerdicts(t *testing.T, answers bool) {
 	for _, multi := range []bool{false, true} {
 		t.Run(fmt.Sprintf("frags=%t", multi), func(t *testing.T) {
 			st := steeringWithSocket(t, multi)
@@ -226,6 +231,11 @@ func TestVerdicts(t *testing.T) {
 				t.Fatal(err)
 			}
 			seen := map[Verdict]bool{}
+			if answers {
+				if err := st.learnToAnswer(); err != nil {
+					t.Fatal(err)
+				}
+			}
 			check := func(name string, frame []byte, want Verdict) {
 				t.Helper()
 				action, v := judge(t, st, frame)
@@ -291,6 +301,10 @@ func TestVerdicts(t *testing.T) {
 			check("echo, no socket", echoFrame(), Unbound)
 			check("not ours, no socket", ipv6Frame(), PassIPv6)
 			for answer, want := range map[Answer]Verdict{SinkHere: Sunk, ReflectHere: Reflected} {
+				if !answers {
+					seen[want] = true
+					continue
+				}
 				if err := st.SetAnswer(answer, true); err != nil {
 					t.Fatal(err)
 				}
