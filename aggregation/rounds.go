@@ -54,13 +54,19 @@ func (p *Pool) contributeRounds(c *Contribution, now int64, out []byte) Outcome 
 	}
 	v.count++
 	last := int(v.count) == p.spec.Workers
-	switch {
+	switch first := v.valued == 0; {
 	case p.nkept > 0:
 		p.take(i, c, out)
-	case last:
-		p.bringLast(i, c.Values, c.None, out)
-	case !c.None:
-		p.bring(i, c.Values)
+	case c.None:
+		if last {
+			p.finishValued(i, out)
+		}
+	case last: // as bringLast and bring, which would be a call more
+		v.valued++
+		p.foldLast(i, c.Values, first, int(v.valued), out)
+	default:
+		v.valued++
+		p.fold(i, c.Values, first)
 	}
 	if !last {
 		return Added
