@@ -384,7 +384,9 @@ func FuzzEngine(f *testing.F) {
 			size = min(size, len(talk))
 			now += 100_000
 			n.eng.begin(now, outRoom)
-			n.eng.receive(talk[:size:size])
+			if v, fault := wire.Validate(talk[:size:size]); fault == wire.OK {
+				n.eng.receive(v)
+			}
 			n.turn()
 			talk = talk[size:]
 		}
