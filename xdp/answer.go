@@ -53,7 +53,7 @@ const (
 const AccountStreams = 16
 
 // AccountWindow is how far back, in numbers, an account still tells a late packet from one that came twice.
-const AccountWindow = 4096
+const AccountWindow = 1024
 
 // Account is what one CPU has seen of the kernel's packet generator among the frames that it answered.
 type Account struct {
@@ -85,8 +85,8 @@ type AccountLatency struct {
 
 // SetAnswer sets what becomes of frames that are to be taken, from now on; account begins a new account of pktgen's
 // frames, which costs some 50 ns a frame. Budgets do not apply to frames that are answered here. The first answer other
-// than ToSocket loads a larger program and puts it in the place of the one that is there, at once for frames; that takes
-// CAP_PERFMON beside what Attach takes, and the verifier half a second.
+// than ToSocket loads a larger program, with the rights that Attach takes, and puts it in the place of the one that is
+// there, at once for frames.
 func (st *Steering) SetAnswer(a Answer, account bool) error {
 	if a > ReflectHere {
 		return fmt.Errorf("steering: answer %d: legal are socket, sink and reflect", a)
@@ -155,7 +155,7 @@ func loadAnswering(maps map[string]*ebpf.Map, multi bool) (*ebpf.Program, error)
 	spec.Programs = map[string]*ebpf.ProgramSpec{use: spec.Programs[use]}
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
 	if err != nil {
-		return nil, fmt.Errorf("load the steering program that answers (needs CAP_PERFMON, CAP_BPF and CAP_NET_ADMIN): %w", err)
+		return nil, fmt.Errorf("load the steering program that answers (needs CAP_BPF and CAP_NET_ADMIN): %w", err)
 	}
 	defer coll.Close()
 	return coll.DetachProgram(use), nil

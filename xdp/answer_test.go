@@ -277,6 +277,14 @@ func TestAnswersAreAnotherProgram(t *testing.T) {
 				t.Errorf("multi %t, %v: program %d is attached, not %d", multi, a, x.ProgId, st.ProgramID())
 			}
 		}
+		if info, err = st.program.Info(); err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := info.VerifiedInstructions(); ok && n > 50_000 {
+			t.Errorf("multi %t: the verifier takes %d instructions to understand the program that answers", multi, n)
+		} else {
+			t.Logf("the verifier takes %d instructions", n)
+		}
 		if st.ProgramID() == first {
 			t.Errorf("multi %t: the program is still %d", multi, first)
 		}

@@ -64,7 +64,8 @@ type SteerStream struct {
 	PastLost       uint64
 	PastDuplicates uint64
 	PastReordered  uint64
-	Seen           [64]uint64
+	Run            uint64
+	Seen           [1024]uint32
 }
 
 // Names of all BPF objects in the ELF.
