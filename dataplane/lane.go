@@ -102,6 +102,7 @@ type lanePort struct {
 	service  *laneService // that Serve gives the frames to
 	egress   *laneQueue
 	tx       txBatch
+	copied   bool           // the kernel copies what the port sends
 	impair   *laneImpair    // nil: perfect
 	pace     *pacer         // nil: as fast as it goes
 	pktgen   *pktgenAccount // nil: nobody asked

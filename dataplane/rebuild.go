@@ -210,6 +210,7 @@ func (l *lane) adopt(p *port, open *openPort) {
 
 // newQueues makes the lane's queues of an open port: queue q belongs to lane q mod lanes.
 func (l *lane) newQueues(p *port, open *openPort) (queues []laneQueue) {
+	l.ports[p.index].copied = !open.zeroCopy
 	depth := open.depth
 	if depth == 0 {
 		depth = l.cfg.FramesPerQueue

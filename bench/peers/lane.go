@@ -80,7 +80,7 @@ func (p *lane) Stop() (Counts, error) {
 	s := p.nic.Snapshot()
 	n := Counts{
 		Received: s.Total.Received, Returned: s.Total.Transmitted, Results: s.Total.Results,
-		Lost: s.Total.Dropped() + s.Total.ReplicasDropped(),
+		Lost: s.Total.Dropped() + s.Total.ReplicasDropped(), Busy: s.Lanes[0].Time.Busy,
 	}
 	if p.inKernel {
 		n.Returned = s.Ports[0].Steering[xdp.Reflected.String()]

@@ -62,6 +62,8 @@ type Counts struct {
 	Lost     uint64 `json:"lost"`     // frames that it received but could not send back, or copies of results
 	Results  uint64 `json:"results"`  // slots that it finished
 
+	Busy time.Duration `json:"busy_ns,omitempty"` // how long a lane had work, of all the time that it looked for some
+
 	CPU time.Duration `json:"-"` // of its process, from start to end
 }
 

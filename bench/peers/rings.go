@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"gradnic/aggregation/kernel"
 	"gradnic/bench/endpoint"
 	"gradnic/xdp"
 )
@@ -100,6 +101,11 @@ func (p *rings) reflect() error {
 		return p.sock.Kick()
 	}
 	p.sum.Received += uint64(n)
+	// The kernel copies each frame when it sends it, and another core has written it: asked for together the lines come
+	// at the price of few.
+	for _, d := range p.descs[:n] {
+		kernel.Prefetch(p.area[d.Addr : d.Addr+uint64(d.Len)])
+	}
 	for _, d := range p.descs[:n] {
 		swapMACs(p.area[d.Addr : d.Addr+uint64(d.Len)])
 	}
