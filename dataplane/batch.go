@@ -79,6 +79,7 @@ func (l *lane) runFunction(port int) {
 		l.serveWhole(p.service)
 	case Reflect:
 		l.enter(stageFunction, b.n)
+		l.fetchWhole(port)
 		if p.pktgen != nil {
 			l.pktgenFrames(p.pktgen)
 		}
@@ -249,7 +250,6 @@ func (l *lane) fetchWhole(to int) {
 // reflect swaps the MAC addresses of the whole batch and sends it out of the port it came in by.
 func (l *lane) reflect(port int) {
 	b := &l.batch
-	l.fetchWhole(port)
 	for i, d := range b.desc[:b.n] {
 		f := l.frame(d)
 		if len(f) < inet.EthernetLen {

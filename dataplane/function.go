@@ -102,7 +102,7 @@ func (n *NIC) SetFunction(portName string, f Function) error {
 	}
 	n.onLanes(func(l *lane) {
 		l.ports[i].function, l.ports[i].forward, l.ports[i].pktgen = f.Kind, to, nil
-		if f.Pktgen {
+		if f.Pktgen && !f.InKernel { // else the steering program keeps it
 			l.ports[i].pktgen = newPktgenAccount()
 		}
 	})
