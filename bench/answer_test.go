@@ -24,7 +24,7 @@ func TestAnswersCount(t *testing.T) {
 				t.Fatal(err)
 			}
 			// At this rate a busy machine may lose some, not all, and the generator may be late.
-			got, err := rig.trial(t.Context(), rig.Frame(128, c.toKernel), 2000, 100*time.Millisecond)
+			got, err := rig.trial(t.Context(), c, 128, 2000, 100*time.Millisecond)
 			counts, err2 := stop()
 			if err != nil || err2 != nil {
 				t.Fatal(err, err2)

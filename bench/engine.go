@@ -192,12 +192,11 @@ func (r *Rig) multicast(ctx context.Context, o EngineOptions, lane, rings []stri
 // aggregate is one turn of the NIC with the bench's job, the generator playing its workers. Slots that were finished
 // must be an eighth of what contributed, or the figure is of something else.
 func (r *Rig) aggregate(argv []string, task peers.Task, size int, d time.Duration) (Run, peers.Counts, error) {
-	r.fromXDP = false
 	p, err := peers.Launch(r.dev, "lane", argv, r.target(task))
 	if err != nil {
 		return Run{}, peers.Counts{}, err
 	}
-	run, err := r.drive(gen.Options{Frame: r.Frame(size, false), Workers: peers.AggregateWorkers, Slots: peers.AggregateSlots}, d)
+	run, err := r.drive(socket, gen.Options{Frame: r.Frame(size, false), Workers: peers.AggregateWorkers, Slots: peers.AggregateSlots}, d)
 	n, err2 := p.Stop()
 	if err := errors.Join(err, err2); err != nil {
 		return run, n, err

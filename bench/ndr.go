@@ -171,7 +171,7 @@ func (s *ndrRun) device(ctx context.Context, c contestant, o ndr.Options, size, 
 			return out, err
 		}
 		for k := range out.Results {
-			if !c.fromXDP() {
+			if c.sender() == socket {
 				out.Results[k].AgainstTester(null)
 			}
 		}
@@ -194,7 +194,7 @@ func (s *ndrRun) search(ctx context.Context, c contestant, o ndr.Options, size, 
 			t.Rate/1e6, t.For, 100*t.Loss(), t.Invalid)
 	}
 	out, err := ndr.Search(ctx, o, func(ctx context.Context, pps float64, d time.Duration) (ndr.Trial, error) {
-		return s.rig.trial(ctx, s.rig.Frame(size, c.toKernel), pps, d)
+		return s.rig.trial(ctx, c, size, pps, d)
 	})
 	_, err2 := stop()
 	if out != nil && round == 0 {
@@ -208,11 +208,11 @@ func (s *ndrRun) search(ctx context.Context, c contestant, o ndr.Options, size, 
 	return out, nil
 }
 
-// trial sends at a rate to the device at work and counts what comes back.
-func (r *Rig) trial(ctx context.Context, frame []byte, pps float64, d time.Duration) (t ndr.Trial, err error) {
+// trial sends at a rate to the device at work, which is c, and counts what comes back.
+func (r *Rig) trial(ctx context.Context, c contestant, size int, pps float64, d time.Duration) (t ndr.Trial, err error) {
 	t = ndr.Trial{Rate: pps, For: d}
 	r.runs++
-	port := uint16(10_000 + r.runs%50_000)
+	port, frame := uint16(10_000+r.runs%50_000), r.Frame(size, c.toKernel)
 	binary.BigEndian.PutUint16(frame[34:], port)
 	err = r.gen.Do(func() (err error) {
 		restore, err := gen.Pin(r.genCPU)
@@ -220,7 +220,7 @@ func (r *Rig) trial(ctx context.Context, frame []byte, pps float64, d time.Durat
 			return err
 		}
 		defer restore()
-		g, err := gen.Open(gen.Options{IfIndex: r.genIndex, Frame: frame, Rate: pps, Only: port, SKBs: !r.fromXDP})
+		g, err := gen.Open(gen.Options{IfIndex: r.genIndex, Frame: frame, Rate: pps, Only: port, SKBs: c.sender() == socket})
 		if err != nil {
 			return err
 		}

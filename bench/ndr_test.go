@@ -39,11 +39,12 @@ func TestSlowAndDamagingDevices(t *testing.T) {
 	faulty := func(f gen.Fault) contestant {
 		return contestant{name: "faulty", ceiling: func(index int) (*gen.Program, error) { return gen.OpenFaulty(index, f) }}
 	}
-	stop, err := rig.begin(faulty(gen.Fault{Dawdle: 20 * time.Microsecond}), peers.Reflect)
+	slow := faulty(gen.Fault{Dawdle: 20 * time.Microsecond})
+	stop, err := rig.begin(slow, peers.Reflect)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := rig.trial(t.Context(), rig.Frame(64, false), 200e3, 50*time.Millisecond)
+	got, err := rig.trial(t.Context(), slow, 64, 200e3, 50*time.Millisecond)
 	if _, err2 := stop(); err != nil || err2 != nil {
 		t.Fatal(err, err2)
 	}
@@ -66,14 +67,15 @@ func TestSlowAndDamagingDevices(t *testing.T) {
 // that is slow, not the tester.
 func TestSlowedContestant(t *testing.T) {
 	rig := newRig(t)
-	stop, err := rig.begin(contestant{name: "slowed", argv: []string{os.Args[0], "contestant", "slowed"}}, peers.Reflect)
+	slowed := contestant{name: "slowed", argv: []string{os.Args[0], "contestant", "slowed"}}
+	stop, err := rig.begin(slowed, peers.Reflect)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got ndr.Trial
 	// On a busy machine many a trial is INVALID; one that is not tells.
 	for range 60 {
-		if got, err = rig.trial(t.Context(), rig.Frame(64, false), 300e3, 20*time.Millisecond); err != nil || got.Invalid == "" {
+		if got, err = rig.trial(t.Context(), slowed, 64, 300e3, 20*time.Millisecond); err != nil || got.Invalid == "" {
 			break
 		}
 	}
@@ -94,11 +96,12 @@ func TestSlowedContestant(t *testing.T) {
 // Asking for more than the generator can do is INVALID, and a search then says that it is bound by the tester.
 func TestTesterBound(t *testing.T) {
 	rig := newRig(t)
-	stop, err := rig.begin(contestant{ceiling: gen.OpenBounce}, peers.Reflect)
+	bounce := contestant{ceiling: gen.OpenBounce}
+	stop, err := rig.begin(bounce, peers.Reflect)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := rig.trial(t.Context(), rig.Frame(64, false), 100e6, 30*time.Millisecond)
+	got, err := rig.trial(t.Context(), bounce, 64, 100e6, 30*time.Millisecond)
 	if _, err2 := stop(); err != nil || err2 != nil {
 		t.Fatal(err, err2)
 	}

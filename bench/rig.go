@@ -40,7 +40,6 @@ type Rig struct {
 	genIndex int
 	devIndex int
 	devMAC   net.HardwareAddr
-	fromXDP  bool // what is at work sends back from an XDP program
 	genCPU   int
 	devCPU   int
 	runs     int // trials so far
@@ -152,9 +151,19 @@ type Run struct {
 // Mpps is the rate of n frames in million a second.
 func (r Run) Mpps(n uint64) float64 { return float64(n) / r.Elapsed.Seconds() / 1e6 }
 
-// drive runs the generator against whatever is at work on the device's end. Counts of the receiver are the caller's.
-func (r *Rig) drive(opts gen.Options, d time.Duration) (run Run, err error) {
-	opts.IfIndex, opts.SKBs = r.genIndex, !r.fromXDP
+// sender is what sends frames back on the device's end. On a veth it decides how they come to the generator, and so how
+// they are counted: see gen.Options.SKBs.
+type sender uint8
+
+const (
+	socket     sender = iota // of any kind: sk_buffs come
+	xdpProgram               // frames come without them
+)
+
+// drive runs the generator against what is at work on the device's end, which sends back by means of from. Counts of the
+// receiver are the caller's.
+func (r *Rig) drive(from sender, opts gen.Options, d time.Duration) (run Run, err error) {
+	opts.IfIndex, opts.SKBs = r.genIndex, from == socket
 	err = r.gen.Do(func() error {
 		restore, err := gen.Pin(r.genCPU)
 		if err != nil {

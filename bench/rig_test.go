@@ -73,7 +73,7 @@ func TestPeersSeeTheGeneratorsFrames(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					run, err := rig.drive(gen.Options{Frame: rig.Frame(308, tt.toKernel)}, 150*time.Millisecond)
+					run, err := rig.drive(socket, gen.Options{Frame: rig.Frame(308, tt.toKernel)}, 150*time.Millisecond)
 					if err != nil {
 						t.Error(err)
 					}

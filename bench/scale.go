@@ -157,8 +157,7 @@ func (r *Rig) scale(p scalePoint, d time.Duration) (mpps, ns float64, err error)
 		}
 	}
 	before := n.Snapshot()
-	r.fromXDP = false
-	run, err := r.drive(gen.Options{Frame: r.Frame(52+4*p.elements, false), Workers: p.workers, Slots: p.slots, Jobs: p.jobs}, d)
+	run, err := r.drive(socket, gen.Options{Frame: r.Frame(52+4*p.elements, false), Workers: p.workers, Slots: p.slots, Jobs: p.jobs}, d)
 	// A lane tells what it did when it comes to it; on a busy machine that may be after the generator's end.
 	after := n.Snapshot()
 	for end := time.Now().Add(5 * time.Second); err == nil && after.Total.Received == before.Total.Received && time.Now().Before(end); after = n.Snapshot() {

@@ -30,9 +30,13 @@ type contestant struct {
 	testpmd  bool // DPDK's, as Debian packs it
 }
 
-// fromXDP tells whether an XDP program does the work. On a veth it runs on the generator's core, so the two share what
-// that can do, and the program's frames come back without sk_buffs.
-func (c contestant) fromXDP() bool { return c.ceiling != nil || c.name == "in-kernel" }
+// sender is what does the work. An XDP program runs on the generator's core on a veth, so the two share what that can do.
+func (c contestant) sender() sender {
+	if c.ceiling != nil || c.name == "in-kernel" {
+		return xdpProgram
+	}
+	return socket
+}
 
 // series is one figure of one contestant over the rounds.
 type series struct {
@@ -135,7 +139,6 @@ func (t *turns) plot(all []contestant, task peers.Task) report.Plot {
 
 // begin starts a contestant on the device's end; stop ends it and says what it counted.
 func (r *Rig) begin(c contestant, task peers.Task) (stop func() (peers.Counts, error), err error) {
-	r.fromXDP = c.fromXDP()
 	if c.ceiling != nil {
 		var p *gen.Program
 		if err := r.dev.Do(func() (err error) { p, err = c.ceiling(r.devIndex); return }); err != nil {
@@ -168,7 +171,7 @@ func (r *Rig) turn(c contestant, task peers.Task, size int, d time.Duration) (mp
 	if err != nil {
 		return 0, peers.Counts{}, err
 	}
-	run, err := r.drive(gen.Options{Frame: r.Frame(size, c.toKernel)}, d)
+	run, err := r.drive(c.sender(), gen.Options{Frame: r.Frame(size, c.toKernel)}, d)
 	counts, err2 := stop()
 	n := counts.Received
 	if task == peers.Reflect {
