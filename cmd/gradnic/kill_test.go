@@ -137,7 +137,7 @@ func TestKilledAtAnyMomentKeepsWhatItAcknowledged(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	k := &killed{
-		binary: builtBinary(t), api: filepath.Join(dir, "api.sock"), store: filepath.Join(dir, "state", "jobs.db"),
+		binary: built.Path(t), api: filepath.Join(dir, "api.sock"), store: filepath.Join(dir, "state", "jobs.db"),
 		jobs: map[string]uint32{}, random: rand.New(rand.NewPCG(seed, 0)),
 	}
 	total := 0

@@ -34,7 +34,7 @@ func newField(t *testing.T) *field {
 	t.Helper()
 	lab := netlabtest.New(t, "cli")
 	f := &field{
-		binary: builtBinary(t), api: filepath.Join(t.TempDir(), "api.sock"),
+		binary: built.Path(t), api: filepath.Join(t.TempDir(), "api.sock"),
 		target: &net.UDPAddr{IP: net.IPv4(10, 50, 0, 254), Port: switchml.PortBase},
 	}
 	f.nic = netlabtest.Namespace(t, lab, "nic")

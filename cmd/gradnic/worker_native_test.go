@@ -41,7 +41,7 @@ func TestNativeWorkerUsage(t *testing.T) {
 func TestNativeBinary(t *testing.T) {
 	lab := netlabtest.New(t, "clin")
 	dir := t.TempDir()
-	binary, api := builtBinary(t), filepath.Join(dir, "api.sock")
+	binary, api := built.Path(t), filepath.Join(dir, "api.sock")
 	const workers = 3
 	nicNS := netlabtest.Namespace(t, lab, "nic")
 	var spaces []*netlab.NS

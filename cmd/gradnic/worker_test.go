@@ -53,7 +53,7 @@ func TestControllerAddress(t *testing.T) {
 func TestWorkerBinary(t *testing.T) {
 	lab := netlabtest.New(t, "cliw")
 	dir := t.TempDir()
-	binary, socket := builtBinary(t), filepath.Join(dir, "switchml.sock")
+	binary, socket := built.Path(t), filepath.Join(dir, "switchml.sock")
 	const workers = 3
 	nicNS := netlabtest.Namespace(t, lab, "nic")
 	var spaces []*netlab.NS

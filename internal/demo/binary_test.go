@@ -10,55 +10,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"gradnic/internal/builttest"
 	"gradnic/internal/netlab/netlabtest"
 )
 
-// built is the command, built by the first test that asks, in a directory that any user may read.
-var built struct {
-	sync.Once
-	dir string
-	err error
-}
+// built is the command, for all tests that run it.
+var built builttest.Command
 
-// binary returns the path of the built command.
-func binary(t *testing.T) string {
-	t.Helper()
-	built.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "gradnictest-demo-"); built.err != nil {
-			return
-		}
-		if built.err = os.Chmod(built.dir, 0o755); built.err != nil {
-			return
-		}
-		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(built.dir, "gradnic"), "gradnic/cmd/gradnic") // as make build
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("build the command: %w\n%s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return filepath.Join(built.dir, "gradnic")
-}
-
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if built.dir != "" {
-		os.RemoveAll(built.dir)
-	}
-	os.Exit(status)
-}
+func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
 
 // runBinary runs the binary to its end.
 func runBinary(t *testing.T, setup func(*exec.Cmd), args ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	path := binary(t) // building is not part of the time
+	path := built.Path(t) // building is not part of the time
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -158,7 +126,7 @@ func TestBinaryOverXDP(t *testing.T) {
 // startEndless starts a demo that does not end by itself, and waits until all-reduces run.
 func startEndless(t *testing.T) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
-	cmd = exec.Command(binary(t), "demo", "--iters", fmt.Sprint(MaxIterations))
+	cmd = exec.Command(built.Path(t), "demo", "--iters", fmt.Sprint(MaxIterations))
 	stderr = new(bytes.Buffer)
 	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
