@@ -81,6 +81,11 @@ func (x *caseRun) window(a *Array, first, n int) error {
 		if err := x.send(&Frame{From: &p.worker, Fields: fields, Values: x.contribution(p.worker, p.chunk)}); err != nil {
 			return err
 		}
+		if again && !complete && a.May != nil {
+			if err := x.allow(x.waiting(a.May, p.worker, fields, seen[p.chunk])); err != nil {
+				return err
+			}
+		}
 		var to []int
 		switch {
 		case complete && again: // asked again: that worker alone
@@ -103,11 +108,7 @@ func (x *caseRun) window(a *Array, first, n int) error {
 			want = append(want, b)
 		}
 	}
-	got, err := x.collect(len(want))
-	if err != nil {
-		return err
-	}
-	return x.compare(want, got)
+	return x.answered(want)
 }
 
 // chunkFields are an array's fields with the packet's numbers in them.

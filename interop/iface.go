@@ -22,6 +22,7 @@ type Interface struct {
 	quiet time.Duration
 	mtu   int
 	buf   []byte
+	at    []time.Time // the frames of the last Collect came
 }
 
 // OpenInterface opens the target behind an interface of the calling thread's network namespace.
@@ -41,7 +42,13 @@ func OpenInterface(name string, o *Options) (*Interface, error) {
 func (t *Interface) Send(frame []byte) error { return t.link.Send(frame) }
 
 // Collect implements Target: it waits for the frames that are expected, then until nothing more comes.
-func (t *Interface) Collect(want int) ([][]byte, error) { return gather(t, want, t.wait, t.quiet) }
+func (t *Interface) Collect(want int) ([][]byte, error) {
+	t.at = nil
+	return gather(t, want, t.wait, t.quiet)
+}
+
+func (t *Interface) now() time.Time    { return time.Now() }
+func (t *Interface) came() []time.Time { return t.at }
 
 // Next implements next.
 func (t *Interface) Next(deadline time.Time) ([]byte, error) {
@@ -51,6 +58,7 @@ func (t *Interface) Next(deadline time.Time) ([]byte, error) {
 			return nil, err
 		}
 		if n >= inet.EthernetLen && inet.MAC(t.buf[6:12]) == t.card {
+			t.at = append(t.at, time.Now())
 			return append([]byte(nil), t.buf[:n]...), nil
 		}
 	}

@@ -17,6 +17,7 @@ type Mem struct {
 	port  *dataplane.MemPort
 	sent  uint64
 	taken uint64
+	at    []time.Time // the frames of the last Collect came
 }
 
 // OpenMem starts a data plane with the job that the suite is for.
@@ -43,7 +44,7 @@ func Job(o *Options, s *Suite) dataplane.JobSpec {
 		j.Layout = l.Name
 	}
 	if s.layout.Rules == layout.Native {
-		j.Protocol, j.Native = dataplane.ProtocolNative, &dataplane.NativeSpec{ID: 1, Deadline: 2 * time.Second}
+		j.Protocol, j.Native = dataplane.ProtocolNative, &dataplane.NativeSpec{ID: 1, Deadline: time.Minute}
 		return j
 	}
 	for r := range j.Workers {
@@ -77,6 +78,7 @@ func (m *Mem) Send(frame []byte) error {
 // by then is all that there is.
 func (m *Mem) Collect(int) (got [][]byte, err error) {
 	buf := make([]byte, 1<<14)
+	m.at = nil
 	until := time.Now().Add(5 * time.Second)
 	for {
 		s := m.nic.Snapshot()
@@ -89,6 +91,7 @@ func (m *Mem) Collect(int) (got [][]byte, err error) {
 		switch {
 		case err == nil:
 			m.taken++
+			m.at = append(m.at, time.Now())
 			got = append(got, append([]byte(nil), buf[:n]...))
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return got, fmt.Errorf("target mem: %w", err)
@@ -99,6 +102,9 @@ func (m *Mem) Collect(int) (got [][]byte, err error) {
 		}
 	}
 }
+
+func (m *Mem) now() time.Time    { return time.Now() }
+func (m *Mem) came() []time.Time { return m.at }
 
 // Limits implements Target.
 func (m *Mem) Limits() Limits { return Limits{Longest: 9014, Clock: true} }

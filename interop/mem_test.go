@@ -3,8 +3,6 @@ package interop
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -51,32 +49,16 @@ func mustPass(t *testing.T, r *Report) {
 // runMem runs a suite against the data plane in memory.
 func runMem(t *testing.T, s *Suite, o Options) *Report {
 	t.Helper()
-	return patiently(func() *Report {
-		m, err := OpenTarget(context.Background(), "mem", &o, s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := Run(context.Background(), s, m, "mem", o)
-		if err != nil {
-			t.Error(err)
-		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-		return r
-	})
-}
-
-// patiently runs a suite, again where a notice came that no case expects. By the native rules a worker that repeats a
-// contribution after 50 ms is told for whom it waits: where the machine stands still for so long between two frames of a
-// case, the notice is right. A NIC that always sends it fails each time.
-func patiently(run func() *Report) *Report {
-	r := run()
-	for range 4 {
-		if !slices.ContainsFunc(r.Results, func(x Result) bool { return x.Verdict == Failed && strings.Contains(x.Detail, "notice") }) {
-			break
-		}
-		r = run()
+	m, err := OpenTarget(context.Background(), "mem", &o, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(context.Background(), s, m, "mem", o)
+	if err != nil {
+		t.Error(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
 	}
 	return r
 }

@@ -151,6 +151,9 @@ type caseRun struct {
 	ended  bool // so has the card's call
 	ring   *ringPeer
 	held   [][]byte // frames for the next Expect
+
+	may          []mayCome // once each, until the case ends
+	before, last time.Time // when the last two frames were about to be sent
 }
 
 func (x *caseRun) run(ctx context.Context) (Result, error) {
@@ -268,6 +271,7 @@ func (x *caseRun) step(ctx context.Context, s *Step) error {
 				return err
 			}
 		}
+		return x.allow(s.May...)
 	case s.Expect != nil:
 		return x.expect(s, *s.Expect)
 	case s.Do != "":
@@ -356,6 +360,7 @@ func (x *caseRun) put(frame []byte, note string) error {
 	}
 	x.shots = append(x.shots, Shot{time.Now(), true, note, bytes.Clone(frame)})
 	x.dirty = true
+	x.before, x.last = x.last, x.now()
 	return x.t.Send(frame)
 }
 
@@ -377,11 +382,7 @@ func (x *caseRun) expect(s *Step, frames []Frame) error {
 	if x.sc.s.Ignore != nil {
 		return x.await(s, want)
 	}
-	got, err := x.collect(len(want))
-	if err != nil {
-		return err
-	}
-	return x.compare(want, got)
+	return x.answered(want)
 }
 
 // compare pairs what was expected with what came.

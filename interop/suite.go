@@ -86,6 +86,9 @@ type Step struct {
 	Send *Frame `yaml:"send"`
 	// Times repeats Send; 0: once.
 	Times int `yaml:"times"`
+	// May are frames that may come, once each, and need not: Send repeats what the step before has sent, and a right card
+	// says something when time has passed in between, which it does when the kit's host stands still. See Frame.After.
+	May []Frame `yaml:"may"`
 	// Expect waits for exactly these frames, in any order; an empty list: for none.
 	Expect *[]Frame `yaml:"expect"`
 	// Do goes through a part of the suite.
@@ -124,6 +127,9 @@ type Array struct {
 	// Order is how a window of packets is sent: "" worker by worker, "reverse" from the last slot, "twice" each packet
 	// twice in a row, "lossy" the first packet of a worker is left out and sent at the end.
 	Order string `yaml:"order"`
+	// May is as that of Step, for packets that are repeated at once while others are missing. Its worker, the packet's fields
+	// and the bitmap of those that are missing, behind the body, are filled in; "worker" may stand in values.
+	May *Frame `yaml:"may"`
 }
 
 // Frame describes a frame. What is left out has the usual value.
@@ -154,6 +160,9 @@ type Frame struct {
 	// Any are parts that are not compared: header fields by name, "values", "body", and ip.tos, ip.id, ip.ttl,
 	// ip.flags, ip.checksum, udp.src, udp.dst, udp.checksum.
 	Any []string `yaml:"any"`
+
+	// After is for frames that may come: how many milliseconds after the first sending of what is repeated, at least.
+	After int `yaml:"after"`
 
 	encoded []byte // behind the body
 }
@@ -317,7 +326,20 @@ func (s *Suite) checkSteps(steps []Step) error {
 		if x.Expect == nil && (x.Acking || x.Settled || x.Early || x.Quiet != 0) {
 			return fmt.Errorf("step %d: acking, settled, early and quiet belong to expect", i+1)
 		}
-		var frames []Frame
+		if x.May != nil && (x.Send == nil || x.Times > 1 || i == 0 || steps[i-1].Send == nil) {
+			return fmt.Errorf("step %d: may belongs to a send that repeats the send before it", i+1)
+		}
+		frames := slices.Clone(x.May)
+		if x.Array != nil && x.Array.May != nil {
+			f := *x.Array.May
+			f.To = new(int) // filled in
+			frames = append(frames, f)
+		}
+		for _, f := range frames {
+			if f.After <= 0 || f.To == nil {
+				return fmt.Errorf("step %d: what may come is to a worker, and says after how many milliseconds", i+1)
+			}
+		}
 		if x.Send != nil {
 			frames = append(frames, *x.Send)
 		}
