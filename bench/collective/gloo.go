@@ -28,29 +28,11 @@ var ErrNoTorch = errors.New("gloo is not measured: " + python + " has no torch (
 
 // bridge makes the centre of the star a switch, for peers that talk to each other.
 func (s *star) bridge() error {
-	nl := s.centre.Netlink()
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = "switch", s.link.MTU
-	if err := nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
-		return fmt.Errorf("switch: %w", err)
+	ports := make([]string, len(s.workers))
+	for i := range ports {
+		ports[i] = fmt.Sprint(nicIface, i)
 	}
-	sw, err := nl.LinkByName("switch")
-	if err != nil {
-		return fmt.Errorf("switch: %w", err)
-	}
-	for i := range s.workers {
-		port, err := nl.LinkByName(fmt.Sprint(nicIface, i))
-		if err != nil {
-			return fmt.Errorf("switch: port %d: %w", i, err)
-		}
-		if err := nl.LinkSetMaster(port, sw); err != nil {
-			return fmt.Errorf("switch: port %d: %w", i, err)
-		}
-	}
-	if err := nl.LinkSetUp(sw); err != nil {
-		return fmt.Errorf("switch: %w", err)
-	}
-	return nil
+	return s.centre.Bridge("switch", s.link.MTU, ports...)
 }
 
 // switchAddress gives the switch an address, for a host that is at the centre.

@@ -172,8 +172,8 @@ func (l *Lab) LimitedVeth(a, b End, rateBits uint64) error {
 	if err := veth(b, portB); err != nil {
 		return err
 	}
-	if err := bridge(mid, portA.Name, portB.Name); err != nil {
-		return fmt.Errorf("netlab: bridge in %s: %w", mid.name, err)
+	if err := mid.Bridge("br0", 0, portA.Name, portB.Name); err != nil {
+		return err
 	}
 	if err := mid.Do(withoutFilters); err != nil {
 		return fmt.Errorf("netlab: bridge in %s: %w", mid.name, err)
@@ -197,12 +197,22 @@ func withoutFilters() error {
 	return nil
 }
 
-func bridge(ns *NS, ports ...string) error {
+// Bridge makes a bridge of interfaces that are in the namespace, and sets it up: a switch that sends multicast to all ports.
+// mtu is the bridge's own; 0 is the kernel's choice.
+func (ns *NS) Bridge(name string, mtu int, ports ...string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("netlab: bridge %s in %s: %w", name, ns.name, err)
+		}
+	}()
+	nl := ns.Netlink()
+	if nl == nil {
+		return errors.New("the lab is closed")
+	}
 	off := false
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = "br0"
+	attrs.Name, attrs.MTU = name, mtu
 	br := &netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &off}
-	nl := ns.Netlink()
 	if err := nl.LinkAdd(br); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}

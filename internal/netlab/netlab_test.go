@@ -3,6 +3,7 @@ package netlab_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -319,6 +320,33 @@ func TestProcessInside(t *testing.T) {
 	var exit *exec.ExitError
 	if err := sleeper.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Errorf("a process in a closed lab ended with %v, want killed", err)
+	}
+}
+
+// Three hosts on a bridge reach each other, and a port that is not there is named.
+func TestBridge(t *testing.T) {
+	lab := netlabtest.New(t, "netlabt")
+	middle := netlabtest.Namespace(t, lab, "middle")
+	var hosts []*netlab.NS
+	var ports []string
+	for i := range 3 {
+		host, port := netlabtest.Namespace(t, lab, fmt.Sprint("h", i)), fmt.Sprint("p", i)
+		netlabtest.Veth(t, lab, netlab.End{NS: host, Name: "eth0", Addr: fmt.Sprintf("10.50.0.%d/24", i+1), MTU: 9000}, netlab.End{NS: middle, Name: port, MTU: 9000})
+		hosts, ports = append(hosts, host), append(ports, port)
+	}
+	if err := middle.Bridge("other", 0, "absent"); err == nil || !strings.Contains(err.Error(), "find port absent") {
+		t.Errorf("a port that is not there: %v", err)
+	}
+	if err := middle.Bridge("switch", 9000, ports...); err != nil {
+		t.Fatal(err)
+	}
+	if link, err := middle.Netlink().LinkByName("switch"); err != nil || link.Attrs().MTU != 9000 {
+		t.Errorf("the bridge: %+v, %v", link, err)
+	}
+	for i, host := range hosts {
+		if err := ping(host, fmt.Sprintf("10.50.0.%d", (i+1)%3+1)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"gradnic/dataplane"
 	"gradnic/internal/netlab"
 	"gradnic/service/ring"
@@ -33,12 +31,11 @@ type Options struct {
 
 // Lab is nodes and their links, and the NICs that were started.
 type Lab struct {
-	opt      Options
-	lab      *netlab.Lab
-	switchNS *netlab.NS
-	Nodes    []*Node
-	peers    []ring.Peer
-	procs    int // GOMAXPROCS as it was
+	opt   Options
+	lab   *netlab.Lab
+	Nodes []*Node
+	peers []ring.Peer
+	procs int // GOMAXPROCS as it was
 }
 
 // Node is one node's namespace and, while it is started, its NIC and its place in the ring.
@@ -77,16 +74,18 @@ func New(o Options) (_ *Lab, err error) {
 		}
 	}()
 	l := &Lab{opt: o, lab: lab}
-	if l.switchNS, err = lab.Namespace("switch"); err != nil {
+	switchNS, err := lab.Namespace("switch")
+	if err != nil {
 		return nil, err
 	}
+	var ports []string
 	for i := range o.Nodes {
 		ns, err := lab.Namespace(fmt.Sprint("n", i))
 		if err != nil {
 			return nil, err
 		}
 		a := netlab.End{NS: ns, Name: Iface, Addr: HostIP(i).String() + "/16", MTU: o.MTU}
-		b := netlab.End{NS: l.switchNS, Name: fmt.Sprint("p", i), MTU: o.MTU}
+		b := netlab.End{NS: switchNS, Name: fmt.Sprint("p", i), MTU: o.MTU}
 		if o.Rate > 0 {
 			err = lab.LimitedVeth(a, b, o.Rate)
 		} else {
@@ -96,9 +95,10 @@ func New(o Options) (_ *Lab, err error) {
 			return nil, err
 		}
 		l.Nodes = append(l.Nodes, &Node{NS: ns})
+		ports = append(ports, b.Name)
 		l.peers = append(l.peers, ring.Peer{Node: uint16(i), Endpoint: NICAddress(i)})
 	}
-	if err := l.bridge(); err != nil {
+	if err := switchNS.Bridge("switch", o.MTU, ports...); err != nil {
 		return nil, err
 	}
 	// Each NIC has a thread that sleeps and wakes at every batch. With the usual GOMAXPROCS, as many as there are CPUs, such
@@ -106,33 +106,6 @@ func New(o Options) (_ *Lab, err error) {
 	l.procs = runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(max(l.procs, runtime.NumCPU()+2*o.Nodes))
 	return l, nil
-}
-
-// bridge connects all links.
-func (l *Lab) bridge() error {
-	nl := l.switchNS.Netlink()
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = "switch", l.opt.MTU
-	if err := nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
-		return fmt.Errorf("switch: %w", err)
-	}
-	sw, err := nl.LinkByName("switch")
-	if err != nil {
-		return fmt.Errorf("switch: %w", err)
-	}
-	for i := range l.opt.Nodes {
-		port, err := nl.LinkByName(fmt.Sprint("p", i))
-		if err != nil {
-			return fmt.Errorf("switch: port %d: %w", i, err)
-		}
-		if err := nl.LinkSetMaster(port, sw); err != nil {
-			return fmt.Errorf("switch: port %d: %w", i, err)
-		}
-	}
-	if err := nl.LinkSetUp(sw); err != nil {
-		return fmt.Errorf("switch: %w", err)
-	}
-	return nil
 }
 
 // StartAll starts all nodes' NICs and waits until the ring has formed.

@@ -34,14 +34,7 @@ func New(t testing.TB, ranks int, own func(rank int) bool) *Net {
 	t.Helper()
 	lab := netlabtest.New(t, "accl")
 	n := &Net{Switch: netlabtest.Namespace(t, lab, "switch")}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = "br0", MTU
-	off := false
-	bridge := &netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &off}
-	nl := n.Switch.Netlink()
-	if err := nl.LinkAdd(bridge); err != nil {
-		t.Fatalf("bridge: %v", err)
-	}
+	var ports []string
 	for r := range ranks {
 		p := accl.Peer{IP: inet.Addr{10, 10, 10, byte(r + 1)}, MAC: inet.MAC{2, 0, 0, 0, 0x55, byte(r + 1)}}
 		ns := netlabtest.Namespace(t, lab, fmt.Sprint("r", r))
@@ -51,17 +44,11 @@ func New(t testing.TB, ranks int, own func(rank int) bool) *Net {
 		}
 		port := fmt.Sprint("p", r)
 		netlabtest.Veth(t, lab, end, netlab.End{NS: n.Switch, Name: port, MTU: MTU})
-		link, err := nl.LinkByName(port)
-		if err == nil {
-			err = nl.LinkSetMaster(link, bridge)
-		}
-		if err != nil {
-			t.Fatalf("port %s of the bridge: %v", port, err)
-		}
+		ports = append(ports, port)
 		n.Spaces, n.Peers = append(n.Spaces, ns), append(n.Peers, p)
 	}
-	if err := nl.LinkSetUp(bridge); err != nil {
-		t.Fatalf("bridge: %v", err)
+	if err := n.Switch.Bridge("br0", MTU, ports...); err != nil {
+		t.Fatal(err)
 	}
 	// The kernel makes links and the bridge's ports ready in the background, and drops what is sent before.
 	up(t, n.Switch, "br0")
