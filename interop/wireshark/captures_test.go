@@ -138,11 +138,35 @@ func nativeFrames(t *testing.T) (out [][]byte) {
 	notice(native.NoticeBody{Code: native.OutOfStep, Ranks: []byte{2}})
 	notice(native.NoticeBody{Code: native.Refused})
 	add(worker, nic, native.Header{Kind: native.Leave, Job: 7, Rank: 1, Epoch: 5}, []byte{0xb1, 0xb1, 0xb1, 0xb1})
-	report := native.ReportBody{Life: 5, Nonce: 9, Have: []byte{5, 0x80}}
-	b := make([]byte, native.ReportLen+2)
-	report.Put(b)
-	add(worker, nic, native.Header{Kind: native.Report, Job: 7, Rank: 1, Epoch: 5, Round: 2, Slot: 3}, b)
+	h = native.Header{Kind: native.Report, Job: 7, Rank: 1, Epoch: 5, Round: 2, Slot: 3}
+	add(worker, nic, h, report{Life: 5, Nonce: 9, Have: []byte{5, 0x80}}.body())
+	h.Flags = native.FlagNoValues
+	for _, f := range withoutValues {
+		add(worker, nic, h, f.body())
+	}
+	h = native.Header{Kind: native.Contribution, Type: native.Float32, Job: 7, Rank: 1, Epoch: 5, Slot: 3, Elements: 16}
+	add(worker, nic, h, nil)
+	h.Flags = native.FlagNoValues
+	add(worker, nic, h, nil)
+	add(worker, nic, h, make([]byte, 64))
+	h.Kind, h.Rank, h.Flags = native.Result, 2, 0
+	add(nic, worker, h, nil)
 	return append(out, taggedFrames(t, worker, nic)...)
+}
+
+// report is the body of a report.
+type report native.ReportBody
+
+func (r report) body() []byte {
+	b := make([]byte, native.ReportLen+native.ReportSpanLen+len(r.Have))
+	return b[:(*native.ReportBody)(&r).Put(b)]
+}
+
+// withoutValues are reports of workers that have results without values: the usual, nothing, and as far as it goes.
+var withoutValues = []report{
+	{Life: 5, Nonce: 9, NoValues: true, Back: 3, Ahead: 11, Have: []byte{7, 0x80}},
+	{Life: 5, Nonce: 9, NoValues: true},
+	{Life: 5, Nonce: 9, NoValues: true, Back: native.MaxSlots - 1, Ahead: 1, Have: []byte{1}},
 }
 
 // taggedFrames are one of each kind that ends with a counter and a tag.
@@ -152,21 +176,23 @@ func taggedFrames(t *testing.T, worker, nic native.Endpoint) (out [][]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, notice, leave := make([]byte, native.ReportLen), make([]byte, native.NoticeLen), []byte{0xb1, 0xb1, 0xb1, 0xb1}
-	(&native.ReportBody{Nonce: 9}).Put(report)
+	joins, notice, leave := report{Nonce: 9}.body(), make([]byte, native.NoticeLen), []byte{0xb1, 0xb1, 0xb1, 0xb1}
+	without := withoutValues[0].body()
 	(&native.NoticeBody{Code: native.Ready, Workers: 1, Elements: 4, Slots: 8, Life: 5, Nonce: 9}).Put(notice)
 	for i, m := range []struct {
 		kind    native.Kind
 		payload []byte
+		flags   native.Flags
 	}{
-		{native.Report, append(report, salt[:]...)}, {native.Notice, notice}, {native.Contribution, make([]byte, 16)},
-		{native.Result, make([]byte, 16)}, {native.Supply, nil}, {native.Leave, leave},
+		{native.Report, append(joins, salt[:]...), 0}, {native.Notice, notice, 0}, {native.Contribution, make([]byte, 16), 0},
+		{native.Result, make([]byte, 16), 0}, {native.Supply, nil, 0}, {native.Leave, leave, 0},
+		{native.Report, append(without, salt[:]...), native.FlagNoValues}, {native.Contribution, nil, native.FlagNoValues}, {native.Result, nil, 0},
 	} {
 		from, to, d := worker, nic, native.FromWorker
 		if m.kind == native.Result || m.kind == native.Notice {
 			from, to, d = nic, worker, native.FromNetwork
 		}
-		h := native.Header{Kind: m.kind, Flags: native.FlagTagged, Job: 7, Rank: 1, Epoch: 5, Slot: 2, Elements: 4}
+		h := native.Header{Kind: m.kind, Flags: native.FlagTagged | m.flags, Job: 7, Rank: 1, Epoch: 5, Slot: 2, Elements: 4}
 		f := make([]byte, native.FrameLen(len(m.payload)+native.TrailerLen))
 		native.PutFrame(f, &from, &to, &h, len(m.payload)+native.TrailerLen)
 		copy(f[native.ValuesOffset:], m.payload)

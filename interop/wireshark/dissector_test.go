@@ -16,6 +16,8 @@ import (
 	apiv1 "gradnic/control/api/v1"
 	"gradnic/control/pcapng"
 	"gradnic/internal/captures"
+	"gradnic/wire/inet"
+	"gradnic/wire/native"
 )
 
 const script = "gradnic.lua"
@@ -211,6 +213,64 @@ func TestFaults(t *testing.T) {
 	} {
 		if !marked[m] {
 			t.Errorf("no frame is marked %s", m)
+		}
+	}
+}
+
+// A report of a worker that has results without values says where its bitmap begins; one that gradnic refuses is marked.
+func TestReportWithoutValues(t *testing.T) {
+	from, to := native.Endpoint{MAC: mac(1), IP: ip(2), Port: 4001}, native.Endpoint{MAC: mac(0xfe), IP: ip(254), Port: native.Port}
+	var frames [][]byte
+	add := func(kind native.Kind, flags native.Flags, payload []byte) {
+		f := make([]byte, native.FrameLen(len(payload)))
+		copy(f[native.ValuesOffset:], payload)
+		native.PutFrame(f, &from, &to, &native.Header{Kind: kind, Flags: flags, Job: 7, Rank: 1, Slot: 3}, len(payload))
+		frames = append(frames, f)
+	}
+	far := withoutValues[2]
+	far.Ahead++
+	farther := withoutValues[0]
+	farther.Back, farther.Ahead = 1<<32-1, 1
+	whole := withoutValues[0].body()
+	add(native.Report, native.FlagNoValues, whole)
+	add(native.Report, 0, whole) // the other form: all that follows the nonce is the bitmap
+	add(native.Report, native.FlagNoValues, whole[:15])
+	add(native.Report, native.FlagNoValues, far.body())
+	add(native.Report, native.FlagNoValues, farther.body())
+	add(native.Report, native.FlagNoValues, make([]byte, native.ReportLen+native.ReportSpanLen+native.MaxSlots/8+1))
+	add(native.Contribution, native.FlagNoValues, nil)
+	path := filepath.Join(t.TempDir(), "reports.pcap")
+	if err := os.WriteFile(path, pcap(t, frames), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-r", path, "-T", "fields", "-E", "separator=|"}
+	for _, f := range []string{"gradnic.back", "gradnic.ahead", "gradnic.have", "gradnic.have_values", "_ws.expert.message", "_ws.col.Info"} {
+		args = append(args, "-e", f)
+	}
+	const text = "report job 7 rank 1 round 0 slot 3"
+	want := []string{
+		"3|11||0780||" + text + ", 3 back, 11 ahead, some without values",
+		"||000000030000000b0780|||" + text,
+		"||||native-body|" + text,
+		"8191|2||01|native-body|" + text + ", 8191 back, 2 ahead, some without values",
+		"4294967295|1||0780|native-body|" + text + ", 4294967295 back, 1 ahead, some without values",
+		"||||native-body|" + text,
+		"|||||contribution job 7 rank 1 round 0 slot 3, takes no values, without values",
+	}
+	if got := strings.Split(strings.TrimSpace(tshark(t, args...)), "\n"); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	for i, f := range frames[:6] {
+		var p inet.Packet
+		if inet.Parse(f, &p) != inet.OK {
+			t.Fatal(i)
+		}
+		v, fault := native.Validate(p.Payload)
+		if fault != native.OK {
+			t.Fatal(fault)
+		}
+		if _, ok := native.ParseReport(v.Payload(), v.Flags()); ok == strings.Contains(want[i], "native-body") {
+			t.Errorf("frame %d: the wire package says %v", i+1, ok)
 		}
 	}
 }

@@ -143,6 +143,12 @@ func expectNative(t *testing.T, s shown, b []byte) {
 		}
 		s.add("gradnic.life", r.Life)
 		s.add("gradnic.nonce", r.Nonce)
+		if r.NoValues {
+			s.add("gradnic.back", r.Back)
+			s.add("gradnic.ahead", r.Ahead)
+			s.add("gradnic.have_values", r.Have)
+			return
+		}
 		s.add("gradnic.have", r.Have)
 	case native.Notice:
 		n, ok := native.ParseNotice(v.Payload())

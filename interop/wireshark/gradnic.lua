@@ -131,7 +131,7 @@ local N = fields(native, {
 	{ "kind", "uint8", "Kind", base.DEC, KINDS, 0x0f },
 	{ "flags", "uint8", "Flags", base.HEX },
 	{ "resend", "bool", "Resend", 8, 0x01 },
-	{ "partial", "bool", "Partial", 8, 0x02 },
+	{ "partial", "bool", "Partial; from workers: without values", 8, 0x02 },
 	{ "saturated", "bool", "Saturated", 8, 0x04 },
 	{ "nonfinite", "bool", "Non-finite", 8, 0x08 },
 	{ "wrapped", "bool", "Wrapped", 8, 0x10 },
@@ -158,6 +158,9 @@ local N = fields(native, {
 	{ "life", "uint32", "Life", base.HEX },
 	{ "nonce", "uint32", "Nonce", base.HEX },
 	{ "have", "bytes", "Results it has, from the low-water mark" },
+	{ "back", "uint32", "Chunks before the low-water mark that the bitmap begins at" },
+	{ "ahead", "uint32", "Chunks from the low-water mark to the last that it has a result of" },
+	{ "have_values", "bytes", "Results it has with values, from back before the low-water mark" },
 	{ "code", "uint8", "Code", base.DEC, CODES },
 	{ "op", "uint8", "Operation", base.DEC, { [0] = "sum", "mean", "minimum", "maximum" } },
 	{ "order", "uint8", "Order", base.DEC, { [0] = "arrival", "ranked" } },
@@ -179,14 +182,27 @@ local N = fields(native, {
 })
 local NATIVE_VALUES = { [0] = { N.int32, 4 }, { N.int64, 8 }, { N.int8, 1 }, { N.float32, 4 }, { N.float64, 8 } }
 
-local function native_report(t, b)
-	if b:len() < 8 or b:len() > 8 + 1024 then
+-- native_report is the body of a report. Without values (flag partial, of a worker that has results without them) it has
+-- another form. It returns a text.
+local function native_report(t, b, without)
+	local head = without and 16 or 8
+	if b:len() < head or b:len() > head + 1024 then
 		return faulty(native, t, "native-body")
 	end
 	t:add(N.life, b(0, 4))
 	t:add(N.nonce, b(4, 4))
-	if b:len() > 8 then
-		t:add(N.have, b(8))
+	if without then
+		t:add(N.back, b(8, 4))
+		t:add(N.ahead, b(12, 4))
+		if b(8, 4):uint() + b(12, 4):uint() > 8192 then
+			faulty(native, t, "native-body")
+		end
+	end
+	if b:len() > head then
+		t:add(without and N.have_values or N.have, b(head))
+	end
+	if without then
+		return string.format("%d back, %d ahead, some without values", b(8, 4):uint(), b(12, 4):uint())
 	end
 end
 
@@ -291,13 +307,21 @@ function native.dissector(tvb, pinfo, tree)
 	if not fault then
 		body = n - native_trailer(tvb, kind)
 	end
+	local without = tvb(1, 1):bitfield(6, 1) == 1
+	if not fault and kind == 1 and without then
+		text = text .. ", takes no values"
+	end
+	if not fault and body == 32 and (kind == 1 or kind == 8) then
+		text = text .. ", without values"
+	end
 	if body > 32 then
 		local b = tvb(32, body - 32):tvb()
 		local p = t:add(N.payload, tvb(32, body - 32))
 		if fault then
 			-- what it is worth is not known
 		elseif kind == 2 then
-			native_report(p, b)
+			local what = native_report(p, b, without)
+			text = text .. (what and ", " .. what or "")
 		elseif kind == 9 then
 			text = text .. ", " .. (native_notice(p, b) or "unknown code")
 		elseif kind == 4 and b:len() == 4 then
