@@ -14,24 +14,6 @@ import (
 	"gradnic/internal/netlab/netlabtest"
 )
 
-func newRig(t *testing.T) *Rig {
-	t.Helper()
-	netlabtest.NeedRoot(t)
-	if err := cpus(); err != nil {
-		t.Skip(err)
-	}
-	rig, err := NewRig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := rig.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return rig
-}
-
 // A device that damages what it sends back is found out, and so is one that sends nothing back. A program that takes 20 us
 // a frame runs on the generator's own core: that makes the generator slow, and the trial INVALID, not the device bad.
 func TestSlowAndDamagingDevices(t *testing.T) {

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestPeersSeeTheGeneratorsFrames(t *testing.T) {
+func newRig(t *testing.T) *Rig {
+	t.Helper()
 	netlabtest.NeedRoot(t)
 	if err := cpus(); err != nil {
 		t.Skip(err)
@@ -36,11 +37,16 @@ func TestPeersSeeTheGeneratorsFrames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := rig.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return rig
+}
+
+func TestPeersSeeTheGeneratorsFrames(t *testing.T) {
+	rig := newRig(t)
 	c, err := peers.BuildC(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)

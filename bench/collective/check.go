@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"fmt"
+	"io"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,19 @@ func (s *star) tryLink(d time.Duration) (ratio float64, err error) {
 	}
 	in, err := TryLink(s.workers[0], workerIface, s.centre, nicIface+"0", s.link.Rate, d)
 	return max(out, in), err
+}
+
+// checkLink tries the star's link and returns "", or the note that a run over a link that lets too much through is INVALID.
+func (s *star) checkLink(log io.Writer) (note string, err error) {
+	ratio, err := s.tryLink(500 * time.Millisecond)
+	if err != nil {
+		return "", fmt.Errorf("try the link: %w", err)
+	}
+	fmt.Fprintf(log, "%v, MTU %d: a raw AF_XDP sender gets %.3f of the rate across\n", s.link, s.link.MTU, ratio)
+	if ratio > Most {
+		return fmt.Sprintf("INVALID: a raw sender got %.2f of the rate across", ratio), nil
+	}
+	return "", nil
 }
 
 const (

@@ -126,16 +126,10 @@ func (o Options) measure(ctx context.Context, r *report.Report, c Case) error {
 		return err
 	}
 	defer s.Close()
-	ratio, err := s.tryLink(500 * time.Millisecond)
+	note, err := s.checkLink(o.Log)
 	if err != nil {
-		return fmt.Errorf("try the link: %w", err)
+		return err
 	}
-	note := ""
-	if ratio > Most {
-		note = fmt.Sprintf("INVALID: a raw sender got %.2f of the rate across", ratio)
-	}
-	fmt.Fprintf(o.Log, "%v, MTU %d: a raw AF_XDP sender gets %.3f of the rate across\n", c.Link, c.Link.MTU, ratio)
-
 	ours, err := o.native(ctx, s, c)
 	if err != nil {
 		return err

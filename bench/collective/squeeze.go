@@ -82,13 +82,9 @@ func (o *SqueezeOptions) measure(ctx context.Context, r *report.Report, c Squeez
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	ratio, err := s.tryLink(500 * time.Millisecond)
+	invalid, err := s.checkLink(o.Log)
 	if err != nil {
-		return fmt.Errorf("try the link: %w", err)
-	}
-	invalid := ""
-	if ratio > Most {
-		invalid = fmt.Sprintf("INVALID: a raw sender got %.2f of the rate across", ratio)
+		return err
 	}
 	plain, err := s.startNIC(ctx, "")
 	if err != nil {

@@ -2,13 +2,10 @@ package collective
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -275,20 +272,8 @@ func (r *TableRow) write(w io.Writer, ranks int) error {
 	return both.Write(w)
 }
 
-// WriteFile writes the table as JSON.
-func (t *Table) WriteFile(path string) error {
-	b, err := json.MarshalIndent(t, "", "  ")
-	if err != nil {
-		return fmt.Errorf("all-reduce: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("all-reduce: %w", err)
-	}
-	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("all-reduce: %w", err)
-	}
-	return nil
-}
+// WriteFile writes the table as report.WriteJSON does.
+func (t *Table) WriteFile(path string) error { return report.WriteJSON(path, t) }
 
 // Report is the table as rows and plots of the bench's reports.
 func (t *Table) Report() *report.Report {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,6 +142,12 @@ func label(v float64) string {
 		}
 	}
 	return strconv.FormatFloat(v, 'g', 4, 64)
+}
+
+// WriteSVG writes the plot as a file of its own, with what a page gives to those in it.
+func (p *Plot) WriteSVG(path string) error {
+	text := strings.Replace(string(p.SVG()), "<svg ", `<svg xmlns="http://www.w3.org/2000/svg" width="760" font-family="system-ui,sans-serif" font-size="12" fill="#777" `, 1)
+	return os.WriteFile(path, []byte(text+"\n"), 0o644)
 }
 
 // SVG draws the plot.

@@ -102,9 +102,12 @@ func Median(values []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// WriteFile writes the report as JSON, making the folder where it is missing. The file is replaced whole or not at all.
-func (r *Report) WriteFile(path string) error {
-	b, err := json.MarshalIndent(r, "", "  ")
+// WriteFile writes the report as WriteJSON does.
+func (r *Report) WriteFile(path string) error { return WriteJSON(path, r) }
+
+// WriteJSON writes a document as JSON, making the folder where it is missing. The file is replaced whole or not at all.
+func WriteJSON(path string, document any) error {
+	b, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}

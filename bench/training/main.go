@@ -89,9 +89,7 @@ func run(ctx context.Context, codecs []string, steps int) (*report.Report, error
 // show writes the plot and the table.
 func show(r *report.Report, svg, page string) error {
 	if svg != "" && len(r.Plots) > 0 {
-		// A file of its own needs what a page gives the others.
-		text := strings.Replace(string(r.Plots[0].SVG()), "<svg ", `<svg xmlns="http://www.w3.org/2000/svg" width="760" font-family="system-ui,sans-serif" font-size="12" fill="#777" `, 1)
-		if err := os.WriteFile(svg, []byte(text+"\n"), 0o644); err != nil {
+		if err := r.Plots[0].WriteSVG(svg); err != nil {
 			return err
 		}
 	}

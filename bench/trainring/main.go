@@ -155,9 +155,7 @@ func final(losses []float64) (mean float64) {
 // show writes the plot of the most nodes, and the table.
 func show(r *report.Report, svg, page string) error {
 	if svg != "" && len(r.Plots) > 0 {
-		// A file of its own needs what a page gives the others.
-		text := strings.Replace(string(r.Plots[len(r.Plots)-1].SVG()), "<svg ", `<svg xmlns="http://www.w3.org/2000/svg" width="760" font-family="system-ui,sans-serif" font-size="12" fill="#777" `, 1)
-		if err := os.WriteFile(svg, []byte(text+"\n"), 0o644); err != nil {
+		if err := r.Plots[len(r.Plots)-1].WriteSVG(svg); err != nil {
 			return err
 		}
 	}
