@@ -101,11 +101,6 @@ func (st *Steering) SetAnswer(a Answer, account bool) error {
 	case ReflectHere:
 		flags = flagReflect
 	}
-	if a != ToSocket {
-		if err := st.learnToAnswer(); err != nil {
-			return err
-		}
-	}
 	set := func(flags uint16) error {
 		return st.change(func(c *bpf.SteerAddress) { c.Flags = c.Flags&^(flagSink|flagReflect|flagAccount) | flags })
 	}
@@ -117,48 +112,6 @@ func (st *Steering) SetAnswer(a Answer, account bool) error {
 		return err
 	}
 	return set(flags | flagAccount)
-}
-
-// learnToAnswer puts the program that can answer in the place of the one that cannot. It uses the same maps.
-func (st *Steering) learnToAnswer() error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	switch {
-	case st.closed:
-		return ErrClosed
-	case st.answering != nil:
-		return nil
-	}
-	p, err := loadAnswering(st.coll.Maps, st.multi)
-	if err != nil {
-		return err
-	}
-	if st.link != nil {
-		if err := st.link.Update(p); err != nil {
-			return errors.Join(fmt.Errorf("steering: the program that answers: %w", err), p.Close())
-		}
-		st.programID = idOf(p)
-	}
-	st.answering, st.program = p, p
-	return nil
-}
-
-func loadAnswering(maps map[string]*ebpf.Map, multi bool) (*ebpf.Program, error) {
-	spec, err := bpf.LoadSteer()
-	if err != nil {
-		return nil, fmt.Errorf("read steering program: %w", err)
-	}
-	use := bpf.SteerProgSteerAnswer
-	if multi {
-		use = bpf.SteerProgSteerAnswerFrags
-	}
-	spec.Programs = map[string]*ebpf.ProgramSpec{use: spec.Programs[use]}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
-	if err != nil {
-		return nil, fmt.Errorf("load the steering program that answers (needs CAP_BPF and CAP_NET_ADMIN): %w", err)
-	}
-	defer coll.Close()
-	return coll.DetachProgram(use), nil
 }
 
 func (st *Steering) emptyAccount() error {

@@ -101,14 +101,8 @@ func loadSteering(multi bool) (*Steering, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read steering program: %w", err)
 	}
-	use, other := bpf.SteerProgSteer, bpf.SteerProgSteerFrags
-	if multi {
-		use, other = other, use
-	}
-	// An older kernel may refuse the other one; those that answer are for SetAnswer.
-	for _, name := range []string{other, bpf.SteerProgSteerAnswer, bpf.SteerProgSteerAnswerFrags} {
-		delete(spec.Programs, name)
-	}
+	// An older kernel may refuse the others.
+	steers.only(spec, multi)
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
 		return nil, fmt.Errorf("load steering program (needs CAP_BPF and CAP_NET_ADMIN): %w", err)
@@ -116,7 +110,7 @@ func loadSteering(multi bool) (*Steering, error) {
 	return &Steering{
 		coll:     coll,
 		multi:    multi,
-		program:  coll.Programs[use],
+		program:  coll.Programs[steers.program(multi)],
 		config:   coll.Maps[bpf.SteerMapConfig],
 		ports:    coll.Maps[bpf.SteerMapPorts],
 		sockets:  coll.Maps[bpf.SteerMapSockets],

@@ -215,12 +215,15 @@ func steeringWithSocket(t testing.TB, multi bool) *Steering {
 	return st
 }
 
-func TestVerdicts(t *testing.T) { testVerdicts(t, false) }
+func TestVerdicts(t *testing.T) { testVerdicts(t, steers) }
 
 // The program that answers by itself judges frames as the other one does.
-func TestAnswerVerdicts(t *testing.T) { testVerdicts(t, true) }
+func TestAnswerVerdicts(t *testing.T) { testVerdicts(t, answers) }
 
-func testVerdicts(t *testing.T, answers bool) {
+// And so does the one that sums up.
+func TestSumVerdicts(t *testing.T) { testVerdicts(t, sums) }
+
+func testVerdicts(t *testing.T, can ability) {
 	for _, multi := range []bool{false, true} {
 		t.Run(fmt.Sprintf("frags=%t", multi), func(t *testing.T) {
 			st := steeringWithSocket(t, multi)
@@ -231,10 +234,11 @@ func testVerdicts(t *testing.T, answers bool) {
 				t.Fatal(err)
 			}
 			seen := map[Verdict]bool{}
-			if answers {
-				if err := st.learnToAnswer(); err != nil {
-					t.Fatal(err)
-				}
+			if can == sums {
+				st.sums = newSums(t, 1)
+			}
+			if err := st.learn(can); err != nil {
+				t.Fatal(err)
 			}
 			check := func(name string, frame []byte, want Verdict) {
 				t.Helper()
@@ -301,7 +305,7 @@ func testVerdicts(t *testing.T, answers bool) {
 			check("echo, no socket", echoFrame(), Unbound)
 			check("not ours, no socket", ipv6Frame(), PassIPv6)
 			for answer, want := range map[Answer]Verdict{SinkHere: Sunk, ReflectHere: Reflected} {
-				if !answers {
+				if can != answers {
 					seen[want] = true
 					continue
 				}
@@ -316,6 +320,7 @@ func testVerdicts(t *testing.T, answers bool) {
 				t.Fatal(err)
 			}
 			check("not answered here any more", udp(), Unbound)
+			seen[Summed], seen[Repeated] = true, true // TestSumRule has them
 			for v := Verdict(0); v < NumVerdicts; v++ {
 				if !seen[v] {
 					t.Errorf("no frame had the verdict %v", v)

@@ -29,7 +29,9 @@ type Steering struct {
 	mu        sync.Mutex
 	coll      *ebpf.Collection
 	program   *ebpf.Program
-	answering *ebpf.Program // the program that can answer, once it is needed; the link's then
+	ability   ability       // of program
+	learned   *ebpf.Program // program, once it is another than coll's; the link's then
+	sums      *Sums         // nil: none
 	multi     bool
 	config    *ebpf.Map
 	ports     *ebpf.Map
@@ -85,6 +87,19 @@ func (st *Steering) change(f func(*bpf.SteerAddress)) error {
 	}
 	next := st.settings
 	f(&next)
+	// The program comes before what it is to do. One that could do more than it has to is left where it is.
+	need := steers
+	switch {
+	case next.Flags&(flagSink|flagReflect) != 0:
+		need = answers
+	case next.Flags&flagSums != 0:
+		need = sums
+	}
+	if need != steers {
+		if err := st.learn(need); err != nil {
+			return err
+		}
+	}
 	if err := st.config.Put(uint32(0), next); err != nil {
 		return fmt.Errorf("steering: configure: %w", err)
 	}
@@ -170,8 +185,8 @@ func (st *Steering) Mode() Mode { return st.mode }
 // nil when it does or was not asked to.
 func (st *Steering) NativeError() error { return st.nativeErr }
 
-// ProgramID is the program's id in the kernel, as `ip link` shows it; 0 when the kernel does not say. The first SetAnswer
-// of another answer than ToSocket changes it.
+// ProgramID is the program's id in the kernel, as `ip link` shows it; 0 when the kernel does not say. SetAnswer and
+// SetSums may change it.
 func (st *Steering) ProgramID() uint32 {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -229,9 +244,9 @@ func (st *Steering) Close() error {
 	if st.lastSpent, err = st.budgets.read(); err != nil {
 		errs = append(errs, err)
 	}
-	if st.answering != nil {
-		if err := st.answering.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("steering: close the program that answers: %w", err))
+	if st.learned != nil {
+		if err := st.learned.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("steering: close program %s: %w", st.ability.program(st.multi), err))
 		}
 	}
 	st.coll.Close()

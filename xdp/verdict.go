@@ -24,6 +24,8 @@ const (
 	OverBudget                   // to be taken, but it came faster than the budget of its sender allows: dropped
 	Sunk                         // to be taken, dropped by the program as SetAnswer asks
 	Reflected                    // to be taken, sent back by the program as SetAnswer asks
+	Summed                       // a contribution that the program has added to its slot, as SetSums asks: dropped
+	Repeated                     // a contribution that its slot in the program has already: dropped
 
 	// NumVerdicts is how many verdicts there are.
 	NumVerdicts = iota
@@ -32,7 +34,7 @@ const (
 var verdictNames = [NumVerdicts]string{
 	"taken-udp", "taken-arp", "taken-echo", "taken-all", "unbound", "pass-other", "pass-port",
 	"pass-protocol", "pass-tagged", "pass-options", "pass-fragment", "pass-short", "pass-ipv6", "pass-ethertype",
-	"over-budget", "sunk", "reflected",
+	"over-budget", "sunk", "reflected", "summed", "repeated",
 }
 
 // String is the verdict's name in counters, as "pass-tagged".

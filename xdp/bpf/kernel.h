@@ -7,6 +7,7 @@
 #define GRADNIC_KERNEL_H
 
 typedef unsigned char __u8;
+typedef signed char __s8;
 typedef unsigned short __u16;
 typedef unsigned int __u32;
 typedef unsigned long long __u64;
@@ -22,6 +23,10 @@ struct xdp_md {
 	__u32 egress_ifindex;
 };
 
+struct bpf_spin_lock {
+	__u32 val;
+};
+
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
@@ -30,6 +35,9 @@ struct xdp_md {
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static __u64 (*bpf_ktime_get_coarse_ns)(void) = (void *)160;
+static void (*bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;
+static void (*bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;
 static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)51;
 
 #define SEC(name) __attribute__((section(name), used))
@@ -40,9 +48,11 @@ static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)51;
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define htons(x) ((__u16)__builtin_bswap16(x))
 #define htonl(x) ((__u32)__builtin_bswap32(x))
+#define ntohll(x) ((__u64)__builtin_bswap64(x))
 #else
 #define htons(x) ((__u16)(x))
 #define htonl(x) ((__u32)(x))
+#define ntohll(x) ((__u64)(x))
 #endif
 #define ntohs(x) htons(x)
 

@@ -32,6 +32,8 @@ enum verdict {
 	OVER_BUDGET,	/* to be taken, but its bucket is empty: dropped */
 	SUNK,		/* to be taken, and dropped here as the port's function is */
 	REFLECTED,	/* to be taken, and sent back from here as the port's function is */
+	SUMMED,		/* a contribution that was added to its slot here */
+	REPEATED,	/* a contribution that its slot here has already */
 	VERDICTS
 };
 
@@ -42,6 +44,7 @@ enum verdict {
 #define SINK 8		/* what is taken is dropped here */
 #define REFLECT 16	/* what is taken is sent back from here */
 #define ACCOUNT 32	/* with SINK and REFLECT: pktgen's frames are accounted for */
+#define SUMS 64		/* contributions to jobs that are here are added here */
 
 struct address {
 	__u8 mac[6];
@@ -277,16 +280,14 @@ static __always_inline enum verdict judge_ipv4(void *p, void *end,
 	return PASS_PROTOCOL;
 }
 
-static __always_inline enum verdict judge(struct xdp_md *ctx,
-					  const struct address *cfg)
+static __always_inline enum verdict judge_addressed(struct xdp_md *ctx,
+						    const struct address *cfg)
 {
 	void *data = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
 	const struct ethernet *eth = data;
 	void *l3 = data + sizeof(*eth);
 
-	if (cfg->flags & WHOLE_PORT)
-		return TAKEN_ALL;
 	if (!(cfg->flags & HAS_ADDRESS))
 		return PASS_OTHER;
 	if (l3 > end)
@@ -306,7 +307,23 @@ static __always_inline enum verdict judge(struct xdp_md *ctx,
 	return PASS_ETHERTYPE;
 }
 
+static __always_inline enum verdict judge(struct xdp_md *ctx,
+					  const struct address *cfg)
+{
+	if (cfg->flags & WHOLE_PORT)
+		return TAKEN_ALL;
+	return judge_addressed(ctx, cfg);
+}
+
 #include "answer.h"
+#include "sum.h"
+
+/* The programs: most frames need the first one alone, and the others are longer. */
+enum program {
+	STEERS,
+	ANSWERS,	/* by itself: answer.h */
+	SUMS_UP,	/* what workers contribute: sum.h */
+};
 
 /* within charges one frame to a bucket; 0: there is nothing left to charge it to. */
 static __always_inline int within(struct bucket *b)
@@ -363,12 +380,20 @@ static __attribute__((noinline)) int spend(struct xdp_md *ctx)
 	return ok;
 }
 
+/* contributes tells whether a frame that is to be taken may be a worker's: UDP to our address. */
+static __always_inline int contributes(struct xdp_md *ctx, const struct address *cfg, __u32 v)
+{
+	if (v == TAKEN_ALL)
+		v = judge_addressed(ctx, cfg);
+	return v == TAKEN_UDP || v == PASS_PORT; /* with the whole port no port is served by number */
+}
+
 /*
- * answers is whether this program can answer by itself. Most never do, and are the ones
+ * program is what this one can do. Most never answer and never sum up, and are the ones
  * without: the account alone is forty times as long as all the rest, takes the verifier
  * half a second, and cannot be loaded at all without CAP_PERFMON (seen with Linux 6.18).
  */
-static __always_inline int steer_frame(struct xdp_md *ctx, int answers)
+static __always_inline int steer_frame(struct xdp_md *ctx, enum program program)
 {
 	__u32 zero = 0, v;
 	__u64 *count;
@@ -378,7 +403,7 @@ static __always_inline int steer_frame(struct xdp_md *ctx, int answers)
 	if (!cfg)
 		return XDP_PASS;
 	v = judge(ctx, cfg);
-	if (answers && v <= TAKEN_ALL && (cfg->flags & (SINK | REFLECT))) {
+	if (program == ANSWERS && v <= TAKEN_ALL && (cfg->flags & (SINK | REFLECT))) {
 		if (cfg->flags & ACCOUNT)
 			account_for(ctx);
 		v = SUNK;
@@ -395,6 +420,13 @@ static __always_inline int steer_frame(struct xdp_md *ctx, int answers)
 		} else if ((cfg->flags & HAS_BUDGETS) && !spend(ctx)) {
 			v = OVER_BUDGET;
 			action = XDP_DROP;
+		} else if (program == SUMS_UP && (cfg->flags & SUMS) && contributes(ctx, cfg, v)) {
+			int s = sum(ctx);
+
+			if (s == ADDED || s == SEEN) {
+				v = s == ADDED ? SUMMED : REPEATED;
+				action = XDP_DROP;
+			}
 		}
 	}
 	count = bpf_map_lookup_elem(&verdicts, &v);
@@ -406,27 +438,40 @@ static __always_inline int steer_frame(struct xdp_md *ctx, int answers)
 SEC("xdp")
 int steer(struct xdp_md *ctx)
 {
-	return steer_frame(ctx, 0);
+	return steer_frame(ctx, STEERS);
 }
 
 /* The same for frames in several buffers; all headers are in the first. */
 SEC("xdp.frags")
 int steer_frags(struct xdp_md *ctx)
 {
-	return steer_frame(ctx, 0);
+	return steer_frame(ctx, STEERS);
 }
 
 /* The same two with answers: user space puts them in the place of the others. */
 SEC("xdp")
 int steer_answer(struct xdp_md *ctx)
 {
-	return steer_frame(ctx, 1);
+	return steer_frame(ctx, ANSWERS);
 }
 
 SEC("xdp.frags")
 int steer_answer_frags(struct xdp_md *ctx)
 {
-	return steer_frame(ctx, 1);
+	return steer_frame(ctx, ANSWERS);
+}
+
+/* And with sums. */
+SEC("xdp")
+int steer_sum(struct xdp_md *ctx)
+{
+	return steer_frame(ctx, SUMS_UP);
+}
+
+SEC("xdp.frags")
+int steer_sum_frags(struct xdp_md *ctx)
+{
+	return steer_frame(ctx, SUMS_UP);
 }
 
 char __license[] SEC("license") = "Dual BSD/GPL";

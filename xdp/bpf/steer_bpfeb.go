@@ -68,6 +68,68 @@ type SteerStream struct {
 	Seen           [1024]uint32
 }
 
+type SteerSumJob struct {
+	_           structs.HostLayout
+	Results     uint64
+	Resent      uint64
+	Wrapped     uint64
+	Nanoseconds uint64
+	Times       [27]uint64
+}
+
+type SteerSumKey struct {
+	_    structs.HostLayout
+	Mac  [6]uint8
+	Zero uint16
+	Ip   [4]uint8
+}
+
+type SteerSumMember struct {
+	_          structs.HostLayout
+	Guard      uint64
+	Bias       uint32
+	Most       uint32
+	Base       uint32
+	Generation uint32
+	Job        uint32
+	Worker     uint32
+	Slots      uint16
+	Elements   uint16
+	Workers    uint16
+	Rank       uint16
+}
+
+type SteerSumSlot struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Generation uint32
+	Version    [2]struct {
+		_         structs.HostLayout
+		Started   uint64
+		Seen      uint32
+		Count     uint16
+		Folds     uint16
+		Exact     uint8
+		Zero      uint8
+		Exponents [2]int8
+		Zero2     uint32
+		Values    [128]uint64
+	}
+}
+
+type SteerSumWorker struct {
+	_           structs.HostLayout
+	Received    uint64
+	Contributed uint64
+	Duplicates  uint64
+	Resent      uint64
+	Last        uint64
+	Seen        uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -81,11 +143,17 @@ const (
 	SteerMapSources           = "sources"
 	SteerMapSpents            = "spents"
 	SteerMapStreams           = "streams"
+	SteerMapSumJobs           = "sum_jobs"
+	SteerMapSumMembers        = "sum_members"
+	SteerMapSumSlots          = "sum_slots"
+	SteerMapSumWorkers        = "sum_workers"
 	SteerMapVerdicts          = "verdicts"
 	SteerProgSteer            = "steer"
 	SteerProgSteerAnswer      = "steer_answer"
 	SteerProgSteerAnswerFrags = "steer_answer_frags"
 	SteerProgSteerFrags       = "steer_frags"
+	SteerProgSteerSum         = "steer_sum"
+	SteerProgSteerSumFrags    = "steer_sum_frags"
 )
 
 // LoadSteer returns the embedded CollectionSpec for Steer.
@@ -134,22 +202,28 @@ type SteerProgramSpecs struct {
 	SteerAnswer      *ebpf.ProgramSpec `ebpf:"steer_answer"`
 	SteerAnswerFrags *ebpf.ProgramSpec `ebpf:"steer_answer_frags"`
 	SteerFrags       *ebpf.ProgramSpec `ebpf:"steer_frags"`
+	SteerSum         *ebpf.ProgramSpec `ebpf:"steer_sum"`
+	SteerSumFrags    *ebpf.ProgramSpec `ebpf:"steer_sum_frags"`
 }
 
 // SteerMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SteerMapSpecs struct {
-	Accounts *ebpf.MapSpec `ebpf:"accounts"`
-	Buckets  *ebpf.MapSpec `ebpf:"buckets"`
-	Config   *ebpf.MapSpec `ebpf:"config"`
-	Day      *ebpf.MapSpec `ebpf:"day"`
-	Ports    *ebpf.MapSpec `ebpf:"ports"`
-	Sockets  *ebpf.MapSpec `ebpf:"sockets"`
-	Sources  *ebpf.MapSpec `ebpf:"sources"`
-	Spents   *ebpf.MapSpec `ebpf:"spents"`
-	Streams  *ebpf.MapSpec `ebpf:"streams"`
-	Verdicts *ebpf.MapSpec `ebpf:"verdicts"`
+	Accounts   *ebpf.MapSpec `ebpf:"accounts"`
+	Buckets    *ebpf.MapSpec `ebpf:"buckets"`
+	Config     *ebpf.MapSpec `ebpf:"config"`
+	Day        *ebpf.MapSpec `ebpf:"day"`
+	Ports      *ebpf.MapSpec `ebpf:"ports"`
+	Sockets    *ebpf.MapSpec `ebpf:"sockets"`
+	Sources    *ebpf.MapSpec `ebpf:"sources"`
+	Spents     *ebpf.MapSpec `ebpf:"spents"`
+	Streams    *ebpf.MapSpec `ebpf:"streams"`
+	SumJobs    *ebpf.MapSpec `ebpf:"sum_jobs"`
+	SumMembers *ebpf.MapSpec `ebpf:"sum_members"`
+	SumSlots   *ebpf.MapSpec `ebpf:"sum_slots"`
+	SumWorkers *ebpf.MapSpec `ebpf:"sum_workers"`
+	Verdicts   *ebpf.MapSpec `ebpf:"verdicts"`
 }
 
 // SteerVariableSpecs contains global variables before they are loaded into the kernel.
@@ -178,16 +252,20 @@ func (o *SteerObjects) Close() error {
 //
 // It can be passed to LoadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SteerMaps struct {
-	Accounts *ebpf.Map `ebpf:"accounts"`
-	Buckets  *ebpf.Map `ebpf:"buckets"`
-	Config   *ebpf.Map `ebpf:"config"`
-	Day      *ebpf.Map `ebpf:"day"`
-	Ports    *ebpf.Map `ebpf:"ports"`
-	Sockets  *ebpf.Map `ebpf:"sockets"`
-	Sources  *ebpf.Map `ebpf:"sources"`
-	Spents   *ebpf.Map `ebpf:"spents"`
-	Streams  *ebpf.Map `ebpf:"streams"`
-	Verdicts *ebpf.Map `ebpf:"verdicts"`
+	Accounts   *ebpf.Map `ebpf:"accounts"`
+	Buckets    *ebpf.Map `ebpf:"buckets"`
+	Config     *ebpf.Map `ebpf:"config"`
+	Day        *ebpf.Map `ebpf:"day"`
+	Ports      *ebpf.Map `ebpf:"ports"`
+	Sockets    *ebpf.Map `ebpf:"sockets"`
+	Sources    *ebpf.Map `ebpf:"sources"`
+	Spents     *ebpf.Map `ebpf:"spents"`
+	Streams    *ebpf.Map `ebpf:"streams"`
+	SumJobs    *ebpf.Map `ebpf:"sum_jobs"`
+	SumMembers *ebpf.Map `ebpf:"sum_members"`
+	SumSlots   *ebpf.Map `ebpf:"sum_slots"`
+	SumWorkers *ebpf.Map `ebpf:"sum_workers"`
+	Verdicts   *ebpf.Map `ebpf:"verdicts"`
 }
 
 func (m *SteerMaps) Close() error {
@@ -201,6 +279,10 @@ func (m *SteerMaps) Close() error {
 		m.Sources,
 		m.Spents,
 		m.Streams,
+		m.SumJobs,
+		m.SumMembers,
+		m.SumSlots,
+		m.SumWorkers,
 		m.Verdicts,
 	)
 }
@@ -219,6 +301,8 @@ type SteerPrograms struct {
 	SteerAnswer      *ebpf.Program `ebpf:"steer_answer"`
 	SteerAnswerFrags *ebpf.Program `ebpf:"steer_answer_frags"`
 	SteerFrags       *ebpf.Program `ebpf:"steer_frags"`
+	SteerSum         *ebpf.Program `ebpf:"steer_sum"`
+	SteerSumFrags    *ebpf.Program `ebpf:"steer_sum_frags"`
 }
 
 func (p *SteerPrograms) Close() error {
@@ -227,6 +311,8 @@ func (p *SteerPrograms) Close() error {
 		p.SteerAnswer,
 		p.SteerAnswerFrags,
 		p.SteerFrags,
+		p.SteerSum,
+		p.SteerSumFrags,
 	)
 }
 

@@ -1,0 +1,124 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/cilium/ebpf"
+
+	"gradnic/xdp/bpf"
+)
+
+// flagSums of the configuration, as in bpf/steer.c.
+const flagSums = 64
+
+// ability is what a steering program can do beside steering. Each is a program of its own, since the abilities make it
+// long; it uses the maps of the one that it takes the place of.
+type ability uint8
+
+const (
+	steers  ability = iota
+	answers         // frames, by itself: SetAnswer
+	sums            // what workers contribute: SetSums
+)
+
+// programs has each ability's program for one buffer and for several.
+var programs = [...][2]string{
+	steers:  {bpf.SteerProgSteer, bpf.SteerProgSteerFrags},
+	answers: {bpf.SteerProgSteerAnswer, bpf.SteerProgSteerAnswerFrags},
+	sums:    {bpf.SteerProgSteerSum, bpf.SteerProgSteerSumFrags},
+}
+
+func (a ability) program(multi bool) string {
+	if multi {
+		return programs[a][1]
+	}
+	return programs[a][0]
+}
+
+// only leaves one program and the maps that it may need in the description.
+func (a ability) only(spec *ebpf.CollectionSpec, multi bool) {
+	name := a.program(multi)
+	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
+	if a != sums {
+		for _, m := range sumMaps {
+			delete(spec.Maps, m)
+		}
+	}
+}
+
+// learn puts a program that has an ability in the place of the one that is there. st.mu is held.
+func (st *Steering) learn(a ability) error {
+	if st.ability == a {
+		return nil
+	}
+	p, err := st.load(a)
+	if err != nil {
+		return err
+	}
+	if st.link != nil {
+		if err := st.link.Update(p); err != nil {
+			return errors.Join(fmt.Errorf("steering: put program %s in place: %w", a.program(st.multi), err), p.Close())
+		}
+		st.programID = idOf(p)
+	}
+	old := st.learned
+	st.ability, st.learned, st.program = a, p, p
+	if old == nil {
+		return nil
+	}
+	if err := old.Close(); err != nil { // the kernel keeps it as long as a frame is in it
+		return fmt.Errorf("steering: close the program that was there: %w", err)
+	}
+	return nil
+}
+
+func (st *Steering) load(a ability) (*ebpf.Program, error) {
+	spec, err := bpf.LoadSteer()
+	if err != nil {
+		return nil, fmt.Errorf("read steering program: %w", err)
+	}
+	a.only(spec, st.multi)
+	use := maps.Clone(st.coll.Maps)
+	if a == sums {
+		st.sums.mu.Lock()
+		defer st.sums.mu.Unlock()
+		if st.sums.closed {
+			return nil, fmt.Errorf("steering: sums: %w", ErrClosed)
+		}
+		for name, m := range st.sums.maps() {
+			use[name] = *m
+			spec.Maps[name].MaxEntries = (*m).MaxEntries()
+		}
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: use})
+	if err != nil {
+		return nil, fmt.Errorf("load steering program %s (needs CAP_BPF and CAP_NET_ADMIN): %w", a.program(st.multi), err)
+	}
+	defer coll.Close()
+	return coll.DetachProgram(a.program(st.multi)), nil
+}
+
+// SetSums makes the program add up what workers of s's jobs contribute, from now on; nil ends that: their frames go to
+// sockets as they are. Packet budgets apply. The first time it loads a larger program, with the rights that Attach
+// takes, and puts it in the place of the one that is there, at once for frames. A SetAnswer of another answer than
+// ToSocket goes before: then nothing is summed up. s must stay open for as long as it is set.
+func (st *Steering) SetSums(s *Sums) error {
+	st.mu.Lock()
+	if st.closed {
+		st.mu.Unlock()
+		return ErrClosed
+	}
+	if s != st.sums && st.ability == sums {
+		st.ability = steers // the program that is there has the other one's memory
+	}
+	st.sums = s
+	st.mu.Unlock()
+	return st.change(func(c *bpf.SteerAddress) {
+		c.Flags &^= flagSums
+		if s != nil {
+			c.Flags |= flagSums
+		}
+	})
+}
