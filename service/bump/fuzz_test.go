@@ -27,17 +27,7 @@ func FuzzFromWire(f *testing.F) {
 	}
 	f.Add(make([]byte, 60), false)
 	f.Fuzz(func(t *testing.T, b []byte, mend bool) {
-		var out [][]byte
-		e, err := New(Options{Emit: func(side Side, length int) []byte {
-			b := make([]byte, length)
-			if side == Host {
-				out = append(out, b)
-			}
-			return b
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e, out := alone(t)
 		e.stations.learn(inet.MAC{2, 0, 0, 0, 0, 2})
 		if mend && len(b) >= wire.BodyOffset {
 			n := int(b[16])<<8 | int(b[17])
@@ -54,7 +44,7 @@ func FuzzFromWire(f *testing.F) {
 		if v == Pass && !bytes.Equal(b, before) {
 			t.Fatal("a frame that passes was changed")
 		}
-		for _, o := range out {
+		for _, o := range *out {
 			if o[12] == 8 && o[13] == 6 {
 				continue
 			}

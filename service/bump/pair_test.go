@@ -255,3 +255,20 @@ func valuesOf(b []byte, r *Rule) []float32 {
 	}
 	return x
 }
+
+// alone is an engine without a far end, and what it sends to its host.
+func alone(t tester) (e *Engine, toHost *[][]byte) {
+	t.Helper()
+	toHost = new([][]byte)
+	e, err := New(Options{Emit: func(side Side, length int) []byte {
+		b := make([]byte, length)
+		if side == Host {
+			*toHost = append(*toHost, b)
+		}
+		return b
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, toHost
+}

@@ -48,9 +48,7 @@ func TestRestart(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "requests") {
 			j := w.job(n, rapid.IntRange(1, 512*n*8).Draw(t, "length"), rapid.SampledFrom(codecNames).Draw(t, "codec"))
 			jobs = append(jobs, j)
-			for i, node := range nodes {
-				j.submit(t, node, i)
-			}
+			j.submitAll(t, nodes)
 		}
 		// The ring needs about 60 us to form; a request takes some milliseconds.
 		moment := w.now + rapid.Int64Range(0, 30_000_000).Draw(t, "moment")
@@ -114,9 +112,7 @@ func TestTwoViews(t *testing.T) {
 			w.rate = 0.025
 			nodes := w.ringOf(n, nil)
 			j := w.job(n, 100, "none")
-			for i, node := range nodes {
-				j.submit(t, node, i)
-			}
+			j.submitAll(t, nodes)
 			w.until(1, func() bool { return false })
 			w.kill(0)
 			back := w.now + away
@@ -167,6 +163,16 @@ func againstAll(n int) (all []uint16) {
 	return all
 }
 
+// reformAll has every node's host form the ring of all again.
+func reformAll(t tester, nodes []*Node) {
+	t.Helper()
+	for i, node := range nodes {
+		if err := node.Reform(againstAll(len(nodes))); err != nil {
+			t.Fatalf("node %d: %v", i, err)
+		}
+	}
+}
+
 // TestReformAtOnce: a node dies; the hosts of the others form the ring again without it as soon as they know, while others
 // have not heard yet. All are told of the node that died, not of the neighbour that was quicker, and the new ring works.
 func TestReformAtOnce(t *testing.T) {
@@ -183,9 +189,7 @@ func TestReformAtOnce(t *testing.T) {
 		})
 		victim := rapid.IntRange(0, n-1).Draw(t, "victim")
 		j := w.job(n, rapid.IntRange(1, 512*n*8).Draw(t, "length"), "bfp16")
-		for i, node := range nodes {
-			j.submit(t, node, i)
-		}
+		j.submitAll(t, nodes)
 		first := w.now + rapid.Int64Range(0, 20_000_000).Draw(t, "moment")
 		w.at(first, 0xfff, nil)
 		w.until(10*second, func() bool { return w.now >= first })
@@ -234,9 +238,7 @@ func TestReformOfAWorkingRing(t *testing.T) {
 	w := newNetwork(t, 1)
 	nodes := w.ringOf(5, nil)
 	j := w.job(5, 512*5*200, "none")
-	for i, node := range nodes {
-		j.submit(t, node, i)
-	}
+	j.submitAll(t, nodes)
 	w.until(second/1000, func() bool { return false })
 	if err := nodes[2].Reform(againstAll(5)); err != nil {
 		t.Fatal(err)
@@ -277,9 +279,7 @@ func TestDeadlineNames(t *testing.T) {
 	w.rate = 0.0001 // 100 kB/s
 	nodes := w.ringOf(3, func(c *Config) { c.Deadline = 900 * time.Millisecond })
 	j := w.job(3, 512*3*200, "none")
-	for i, node := range nodes {
-		j.submit(t, node, i)
-	}
+	j.submitAll(t, nodes)
 	if !w.until(10*second, j.over) {
 		t.Fatal("hangs")
 	}
@@ -331,15 +331,9 @@ func TestReformTogether(t *testing.T) {
 					said = said || from == 1 && v.Kind() == wire.Hello
 				}
 				w.until(second/2, func() bool { return said }) // it is on its way
-				for _, node := range nodes {
-					if err := node.Reform(againstAll(n)); err != nil {
-						t.Fatal(err)
-					}
-				}
+				reformAll(t, nodes)
 				j := w.job(n, 3000, "none")
-				for i, node := range nodes {
-					j.submit(t, node, i)
-				}
+				j.submitAll(t, nodes)
 				if !w.until(second, j.over) {
 					t.Fatalf("%d nodes, round %d: %+v", n, round, nodes[0].Status())
 				}
@@ -358,16 +352,10 @@ func TestNewLifeWaits(t *testing.T) {
 			w := newNetwork(t, 1)
 			nodes := w.ringOf(n, nil)
 			for range generations - 1 {
-				for _, node := range nodes {
-					if err := node.Reform(againstAll(n)); err != nil {
-						t.Fatal(err)
-					}
-				}
+				reformAll(t, nodes)
 			}
 			first := w.job(n, 3000, "none")
-			for i, node := range nodes {
-				first.submit(t, node, i)
-			}
+			first.submitAll(t, nodes)
 			if !w.until(second, first.over) {
 				t.Fatal("not done")
 			}

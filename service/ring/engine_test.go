@@ -93,9 +93,7 @@ func TestOrder(t *testing.T) {
 				seen[k] = p
 			}
 			j := w.job(n, slice*n*blocks, name)
-			for i, node := range nodes {
-				j.submit(t, node, i)
-			}
+			j.submitAll(t, nodes)
 			if !w.until(60*second, j.over) {
 				t.Fatalf("%d nodes, %s: not done", n, name)
 			}

@@ -96,9 +96,7 @@ func backToBack(t *testing.T, requests int, loss float64) {
 			batch = append(batch, w.job(n, length, codecNames[rng.IntN(len(codecNames))]))
 		}
 		for _, j := range batch {
-			for i, node := range nodes {
-				j.submit(t, node, i)
-			}
+			j.submitAll(t, nodes)
 		}
 		if !w.until(100*second, func() bool { return batch[len(batch)-1].over() }) {
 			t.Fatalf("after %d requests: %+v", done, nodes[0].Status())
@@ -223,9 +221,7 @@ func TestDeath(t *testing.T) {
 					}
 				}
 				m := w.job(n, 3000, "bfp16-intel")
-				for i, node := range nodes {
-					m.submit(t, node, i)
-				}
+				m.submitAll(t, nodes)
 				if !w.until(50*second, m.over) {
 					t.Fatalf("the ring with node %d again: %+v", dead, nodes[alive[0]].Status())
 				}

@@ -108,9 +108,7 @@ func TestLongTimes(t *testing.T) {
 	w := newNetwork(t, 1)
 	nodes := w.ringOf(2, func(c *Config) { c.Deadline = math.MaxInt64 })
 	j := w.job(2, 1000, "none")
-	for i, node := range nodes {
-		j.submit(t, node, i)
-	}
+	j.submitAll(t, nodes)
 	if !w.until(second, j.over) {
 		t.Fatal("not done")
 	}
@@ -171,15 +169,9 @@ func TestLiar(t *testing.T) {
 		// A lie about the generation is believed, as is one about a boot: it takes the hosts as many turns as there are nodes.
 		good := false
 		for range 2 * n {
-			for i, node := range nodes {
-				if err := node.Reform(againstAll(n)); err != nil {
-					t.Fatalf("node %d: %v", i, err)
-				}
-			}
+			reformAll(t, nodes)
 			j := w.job(n, 2000, "bfp16")
-			for i, node := range nodes {
-				j.submit(t, node, i)
-			}
+			j.submitAll(t, nodes)
 			if !w.until(10*second, j.over) {
 				t.Fatalf("the ring without lies hangs: %+v", nodes[0].Status())
 			}

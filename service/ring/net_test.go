@@ -222,6 +222,14 @@ func (j *job) submit(t tester, n *Node, i int) {
 	}
 }
 
+// submitAll hands every node's part in.
+func (j *job) submitAll(t tester, nodes []*Node) {
+	t.Helper()
+	for i, node := range nodes {
+		j.submit(t, node, i)
+	}
+}
+
 func (j *job) over() bool {
 	for _, c := range j.done {
 		if c == nil {

@@ -15,9 +15,7 @@ func TestFillsTheLink(t *testing.T) {
 		for _, length := range []int{elements / 4, elements} { // first one that opens the windows
 			j := w.job(n, length, "none")
 			start = w.now
-			for i, node := range nodes {
-				j.submit(t, node, i)
-			}
+			j.submitAll(t, nodes)
 			if !w.until(60*second, j.over) {
 				t.Fatal("not done")
 			}

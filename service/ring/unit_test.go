@@ -200,9 +200,7 @@ func TestCardBytes(t *testing.T) {
 	}
 	nodes := w.ringOf(2, func(c *Config) { c.SliceElements = DefaultSlice })
 	j := w.job(2, 2*DefaultSlice, "bfp16-intel")
-	for i, node := range nodes {
-		j.submit(t, node, i)
-	}
+	j.submitAll(t, nodes)
 	if !w.until(second, j.over) {
 		t.Fatal("not done")
 	}
