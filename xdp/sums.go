@@ -23,8 +23,8 @@ const (
 	sumVersions = 2
 )
 
-// SumMark is what a frame that the program has summed up says in its UDP checksum, in network byte order, when it comes to
-// a socket. The program overwrites what the sender had written there.
+// SumMark is what a frame of a job's worker says in its UDP checksum, in network byte order, when the program lets it go
+// on to a socket: the mark plus four times the job's SumJob.Tag. The program overwrites what the sender had written there.
 type SumMark uint16
 
 const (
@@ -67,6 +67,9 @@ type SumsOptions struct {
 // DefaultSumSlots takes 8.7 MB.
 const DefaultSumSlots = 4096
 
+// sumMostSlots is how many slots a frame can name.
+const sumMostSlots = 1 << 14
+
 // MaxSumSlots is what SumsOptions.Slots may be at most: 139 MB.
 const MaxSumSlots = 1 << 16
 
@@ -75,7 +78,13 @@ type SumJob struct {
 	Workers  int // 1 to MaxSumWorkers
 	Elements int // int32 values of a frame: 64 or 256
 	Slots    int // each in two versions
+	// Tag, 0 to MaxSumTag, is beside the marks of the job's frames. Who chooses it at random can tell them from frames that came
+	// by no summing program, at the moment when one is set.
+	Tag uint16
 }
+
+// MaxSumTag is the largest SumJob.Tag.
+const MaxSumTag = 1<<14 - 1
 
 // SumJobID is a job's number among those of a Sums.
 type SumJobID int
@@ -158,8 +167,10 @@ func (s *Sums) Install(j SumJob) (SumJobID, error) {
 		return 0, fmt.Errorf("sums: %d workers: legal are 1 to %d", j.Workers, MaxSumWorkers)
 	case j.Elements != 64 && j.Elements != 256:
 		return 0, fmt.Errorf("sums: %d elements: legal are 64 and 256", j.Elements)
-	case j.Slots < 1 || j.Slots > s.size:
-		return 0, fmt.Errorf("sums: %d slots: legal are 1 to %d", j.Slots, s.size)
+	case j.Slots < 1 || j.Slots > min(s.size, sumMostSlots):
+		return 0, fmt.Errorf("sums: %d slots: legal are 1 to %d", j.Slots, min(s.size, sumMostSlots))
+	case j.Tag > MaxSumTag:
+		return 0, fmt.Errorf("sums: tag %d: legal are 0 to %d", j.Tag, MaxSumTag)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,20 +186,49 @@ func (s *Sums) Install(j SumJob) (SumJobID, error) {
 	for s.all[id] != nil {
 		id = (id + 1) % MaxSumJobs
 	}
+	made := &sumJob{SumJob: j, base: base, members: map[int]bpf.SteerSumKey{}}
+	if err := s.empty(id, made); err != nil {
+		return 0, err
+	}
+	s.next = id + 1
+	s.all[id] = made
+	return id, nil
+}
+
+// empty zeroes a job's counters, and begins a generation: what is in its slots is of an earlier one, and so is not there.
+func (s *Sums) empty(id SumJobID, j *sumJob) error {
 	if err := s.jobs.Put(uint32(id), make([]bpf.SteerSumJob, s.perCPU)); err != nil {
-		return 0, fmt.Errorf("sums: counters of job %d: %w", id, err)
+		return fmt.Errorf("sums: counters of job %d: %w", id, err)
 	}
 	none := make([]bpf.SteerSumWorker, s.perCPU)
 	for rank := range j.Workers {
 		if err := s.workers.Put(sumWorker(id, rank), none); err != nil {
-			return 0, fmt.Errorf("sums: counters of rank %d of job %d: %w", rank, id, err)
+			return fmt.Errorf("sums: counters of rank %d of job %d: %w", rank, id, err)
 		}
 	}
-	s.next = id + 1
-	// What an earlier job has left in the slots is of an earlier generation, and so is not there.
 	s.generation++
-	s.all[id] = &sumJob{SumJob: j, base: base, generation: s.generation, members: map[int]bpf.SteerSumKey{}}
-	return id, nil
+	j.generation = s.generation
+	return nil
+}
+
+// Reset empties a job's slots and zeroes its counters. Its members stay.
+func (s *Sums) Reset(id SumJobID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j, err := s.job(id)
+	if err != nil {
+		return err
+	}
+	if err := s.empty(id, j); err != nil {
+		return err
+	}
+	for rank, key := range j.members {
+		m := j.member(id, rank)
+		if err := s.members.Update(&key, &m, ebpf.UpdateExist); err != nil {
+			return fmt.Errorf("sums: rank %d of job %d: %w", rank, id, err)
+		}
+	}
+	return nil
 }
 
 // room finds slots in a row that no job has.
@@ -220,6 +260,14 @@ func sumRange(workers int) (most, bias uint32, guard uint64) {
 	return 1 << k, 1 << (31 - k), half<<32 | half
 }
 
+func (j *sumJob) member(id SumJobID, rank int) bpf.SteerSumMember {
+	most, bias, guard := sumRange(j.Workers)
+	return bpf.SteerSumMember{
+		Guard: guard, Bias: bias, Most: most, Base: j.base, Generation: j.generation, Job: uint32(id), Worker: sumWorker(id, rank),
+		Slots: uint16(j.Slots), Elements: uint16(j.Elements), Workers: uint8(j.Workers), Rank: uint8(rank), Tag: j.Tag << 2,
+	}
+}
+
 // SetMember makes the frames with these source addresses count for a rank of a job, and no others. What the rank has
 // contributed stays. The addresses must not be another member's.
 func (s *Sums) SetMember(id SumJobID, rank int, mac [6]byte, ip [4]byte) error {
@@ -233,11 +281,7 @@ func (s *Sums) SetMember(id SumJobID, rank int, mac [6]byte, ip [4]byte) error {
 		return fmt.Errorf("sums: rank %d: legal are 0 to %d", rank, j.Workers-1)
 	}
 	key := bpf.SteerSumKey{Mac: mac, Ip: ip}
-	most, bias, guard := sumRange(j.Workers)
-	m := bpf.SteerSumMember{
-		Guard: guard, Bias: bias, Most: most, Base: j.base, Generation: j.generation, Job: uint32(id), Worker: sumWorker(id, rank),
-		Slots: uint16(j.Slots), Elements: uint16(j.Elements), Workers: uint16(j.Workers), Rank: uint16(rank),
-	}
+	m := j.member(id, rank)
 	old, had := j.members[rank]
 	if had && old == key {
 		return nil

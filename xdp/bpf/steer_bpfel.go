@@ -95,8 +95,9 @@ type SteerSumMember struct {
 	Worker     uint32
 	Slots      uint16
 	Elements   uint16
-	Workers    uint16
-	Rank       uint16
+	Workers    uint8
+	Rank       uint8
+	Tag        uint16
 }
 
 type SteerSumSlot struct {

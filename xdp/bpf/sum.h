@@ -25,11 +25,12 @@
 #define SUM_FIRST_BUCKET 10
 
 /*
- * What a frame that goes on says in its UDP checksum, which has no other use on the way: nothing checks
- * it, and the sender's is overwritten, so no sender can say it.
+ * What a frame of a known worker that goes on says in its UDP checksum, beside its job's tag. The checksum has no other
+ * use on the way: nothing checks it. The sender's is overwritten, so no sender can say it, and none knows the tag, so
+ * neither can a frame that another program let by.
  */
 enum sum_mark {
-	MARK_NONE,	/* not looked at: the lane finds the reason */
+	MARK_NONE,	/* not what its job's frames are: the lane finds the reason */
 	MARK_COMPLETED,	/* its values are now the result of a slot that it has completed */
 	MARK_ANSWERED,	/* its values are now the result of a slot that was complete before */
 };
@@ -92,8 +93,9 @@ struct sum_member {
 	__u32 worker;	/* number in sum_workers */
 	__u16 slots;
 	__u16 elements;
-	__u16 workers;
-	__u16 rank;
+	__u8 workers;
+	__u8 rank;
+	__u16 tag;	/* a multiple of 4: the mark is added to it */
 };
 
 #define SUM_MEMBERS 8192
@@ -289,7 +291,7 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 	m = bpf_map_lookup_elem(&sum_members, &key);
 	if (!m)
 		return NOT_SUMMED;
-	udp->checksum = MARK_NONE;
+	udp->checksum = htons(m->tag | MARK_NONE);
 	length = ntohs(udp->length);
 	total = ntohs(ip->length);
 	large = m->elements == SUM_ELEMENTS;
@@ -413,7 +415,7 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 		w->duplicates++;
 		w->resent++;
 		j->resent++;
-		udp->checksum = htons(MARK_ANSWERED);
+		udp->checksum = htons(m->tag | MARK_ANSWERED);
 		return RESULT;
 	}
 	w->contributed++;
@@ -421,7 +423,7 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 	j->results++;
 	j->wrapped += wraps;
 	sum_time(j, now ? w->seen - now : 0);
-	udp->checksum = htons(MARK_COMPLETED);
+	udp->checksum = htons(m->tag | MARK_COMPLETED);
 	return RESULT;
 }
 
