@@ -26,32 +26,48 @@ func Join(ctx context.Context, cfg Config) (*Worker, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, fmt.Errorf("native worker: %w", err)
 	}
-	from := wire.Endpoint{MAC: cfg.MAC, IP: cfg.IP, Port: uint16(cfg.Port)}
-	nic := wire.Endpoint{MAC: cfg.NICMAC, IP: cfg.NIC, Port: wire.Port}
-	var tr datagram.Transport
-	if cfg.Link != nil {
-		tr = datagram.NewFrames(cfg.Link, datagram.Endpoint(from), datagram.Endpoint(nic), room)
-	} else {
-		conn := cfg.Conn
-		if conn == nil {
-			var err error
-			if conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IP(cfg.IP[:]), Port: cfg.Port}); err != nil {
-				return nil, fmt.Errorf("native worker: open UDP socket: %w", err)
-			}
-		}
-		udp, err := datagram.NewUDP(conn, datagram.Endpoint(nic), room)
-		if err != nil {
-			_ = conn.Close()
-			return nil, fmt.Errorf("native worker: %w", err)
-		}
-		if cfg.Segments {
-			if _, err := udp.Segment(); err != nil {
-				_ = udp.Close()
-				return nil, fmt.Errorf("native worker: %w", err)
-			}
-		}
-		tr = udp
+	tr, err := cfg.transport()
+	if err != nil {
+		return nil, fmt.Errorf("native worker: %w", err)
 	}
+	return join(ctx, cfg, tr)
+}
+
+// ends are the worker and the NIC as the configuration knows them.
+func (c *Config) ends() (from, nic wire.Endpoint) {
+	return wire.Endpoint{MAC: c.MAC, IP: c.IP, Port: uint16(c.Port)}, wire.Endpoint{MAC: c.NICMAC, IP: c.NIC, Port: wire.Port}
+}
+
+// transport opens what packets go by.
+func (c *Config) transport() (datagram.Transport, error) {
+	from, nic := c.ends()
+	if c.Link != nil {
+		return datagram.NewFrames(c.Link, datagram.Endpoint(from), datagram.Endpoint(nic), room), nil
+	}
+	conn := c.Conn
+	if conn == nil {
+		var err error
+		if conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IP(c.IP[:]), Port: c.Port}); err != nil {
+			return nil, fmt.Errorf("open UDP socket: %w", err)
+		}
+	}
+	udp, err := datagram.NewUDP(conn, datagram.Endpoint(nic), room)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	if c.Segments {
+		if _, err := udp.Segment(); err != nil {
+			_ = udp.Close()
+			return nil, err
+		}
+	}
+	return udp, nil
+}
+
+// join is Join by a transport that is open, which it closes with the worker.
+func join(ctx context.Context, cfg Config, tr datagram.Transport) (*Worker, error) {
+	from, nic := cfg.ends()
 	e := newEngine(cfg, tr, from, nic)
 	var err error
 	if e.tags, err = newTags(cfg.Key, cfg.Rank); err != nil {
