@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"net"
 	"path/filepath"
@@ -19,28 +17,8 @@ func TestBump(t *testing.T) {
 	f := newField(t)
 	dir := t.TempDir()
 	status, metrics := filepath.Join(dir, "status.sock"), filepath.Join(dir, "metrics.sock")
-	cmd := f.nic.Command(context.Background(), f.binary, "bump", "--host", "port0", "--wire", "port1", "--dead-after", "200ms",
+	cmd, _, log := launch(t, f.nic, f.binary, "bump", "--host", "port0", "--wire", "port1", "--dead-after", "200ms",
 		"--rule", "udp dport=4000 offset=0 type=float32 codec=bfp16", "--status", status, "--metrics", "unix:"+metrics, "--api", f.api)
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.nic.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if cmd.ProcessState == nil {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, "ready ") {
-		t.Fatalf("%q, %v: %s", line, err, log.String())
-	}
-
 	buf := make([]byte, 2000)
 	to := &net.UDPAddr{IP: net.IPv4(10, 50, 0, 2), Port: 4000}
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

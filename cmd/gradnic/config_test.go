@@ -70,6 +70,24 @@ func TestConfigCheckAndPrint(t *testing.T) {
 	gradnic(t, "", "run", "-c", file+".none", "--check").want(t, exitFailed, "no such file")
 }
 
+// runFile runs a NIC from a file until the test ends, and waits for its ready line.
+func runFile(t *testing.T, file string) (out, log *lines) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	out, log = new(lines), new(lines)
+	done := make(chan int, 1)
+	go func() { done <- run(ctx, []string{"run", "-c", file}, strings.NewReader(""), out, log) }()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-done; code != exitOK {
+			t.Errorf("status %d, log:\n%s", code, log)
+		}
+	})
+	out.wait(t, "ready ")
+	out.wait(t, "\n")
+	return out, log
+}
+
 // SIGHUP changes the log level, says that the number of lanes needs a restart, and
 // leaves all as it was when the file is wrong.
 func TestReloadOnSIGHUP(t *testing.T) {
@@ -77,17 +95,7 @@ func TestReloadOnSIGHUP(t *testing.T) {
 	file := filepath.Join(dir, "gradnic.yaml")
 	text := "port: mem:m0\nip: 10.50.0.254\napi: " + filepath.Join(dir, "api.sock") + "\n"
 	writeFile(t, file, text)
-	ctx, cancel := context.WithCancel(t.Context())
-	var out, log lines
-	done := make(chan int, 1)
-	go func() { done <- run(ctx, []string{"run", "-c", file}, strings.NewReader(""), &out, &log) }()
-	defer func() {
-		cancel()
-		if code := <-done; code != exitOK {
-			t.Errorf("status %d, log:\n%s", code, log.String())
-		}
-	}()
-	out.wait(t, "ready ")
+	_, log := runFile(t, file)
 	hup := func() {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 			t.Fatal(err)

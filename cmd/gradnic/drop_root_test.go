@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -63,14 +62,7 @@ func (f *field) features(t *testing.T) map[string]bool {
 // restore runs the verb in the NIC's namespace.
 func (f *field) restore(t *testing.T, args ...string) result {
 	t.Helper()
-	cmd := f.nic.Command(t.Context(), f.binary, append([]string{"restore"}, args...)...)
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := f.nic.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+	return f.inNIC(t, append([]string{"restore"}, args...)...)
 }
 
 func terminate(t *testing.T, cmd *exec.Cmd) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -75,18 +74,7 @@ func TestGuardedNIC(t *testing.T) {
 	gradnic(t, "", "run", "-c", file, "--check", "--card", "x").want(t, exitFailed, "tofino-switchml")
 	gradnic(t, "", "run", "-c", file, "--check", "--api", "tcp://127.0.0.1:0").want(t, exitFailed, "asks for certificates")
 
-	ctx, cancel := context.WithCancel(t.Context())
-	var out, log lines
-	done := make(chan int, 1)
-	go func() { done <- run(ctx, []string{"run", "-c", file}, strings.NewReader(""), &out, &log) }()
-	defer func() {
-		cancel()
-		if code := <-done; code != exitOK {
-			t.Errorf("status %d, log:\n%s", code, log.String())
-		}
-	}()
-	out.wait(t, "ready ")
-	out.wait(t, "\n")
+	out, log := runFile(t, file)
 	address := regexp.MustCompile(` tls=tcp:(\S+)`).FindStringSubmatch(out.String())
 	if address == nil || !strings.Contains(out.String(), " metrics=tcp:127.0.0.1:") {
 		t.Fatal(out.String())

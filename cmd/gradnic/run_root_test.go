@@ -59,14 +59,22 @@ func newField(t *testing.T) *field {
 // start runs `gradnic run` in the NIC's namespace and waits for its ready line.
 func (f *field) start(t *testing.T, args ...string) (cmd *exec.Cmd, ready string) {
 	t.Helper()
-	cmd = f.nic.Command(context.Background(), f.binary, append([]string{"run", "--ip", "10.50.0.254", "--port", "port0", "--port", "port1", "--api", f.api}, args...)...)
-	var log bytes.Buffer
-	cmd.Stderr = &log
+	cmd, ready, _ = launch(t, f.nic, f.binary, append([]string{"run", "--ip", "10.50.0.254", "--port", "port0", "--port", "port1", "--api", f.api}, args...)...)
+	return cmd, ready
+}
+
+// launch starts a command in a namespace and waits for its ready line. What still runs when the test ends is killed. The log may
+// be read when the command has ended.
+func launch(t *testing.T, ns *netlab.NS, binary string, args ...string) (cmd *exec.Cmd, ready string, log *bytes.Buffer) {
+	t.Helper()
+	cmd = ns.Command(context.Background(), binary, args...)
+	log = new(bytes.Buffer)
+	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.nic.Start(cmd); err != nil {
+	if err := ns.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -92,7 +100,7 @@ func (f *field) start(t *testing.T, args ...string) (cmd *exec.Cmd, ready string
 	if !strings.HasPrefix(ready, "ready ") {
 		t.Fatalf("no ready line but %q", ready)
 	}
-	return cmd, ready
+	return cmd, ready, log
 }
 
 func (f *field) gradnic(t *testing.T, args ...string) result {

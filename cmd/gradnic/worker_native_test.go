@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,8 +12,6 @@ import (
 	"time"
 
 	"gradnic/internal/allreduce"
-	"gradnic/internal/netlab"
-	"gradnic/internal/netlab/netlabtest"
 )
 
 func TestNativeWorkerUsage(t *testing.T) {
@@ -39,43 +35,12 @@ func TestNativeWorkerUsage(t *testing.T) {
 
 // The built binary as NIC, as who installs a job, and as three workers of the native protocol.
 func TestNativeBinary(t *testing.T) {
-	lab := netlabtest.New(t, "clin")
 	dir := t.TempDir()
-	binary, api := built.Path(t), filepath.Join(dir, "api.sock")
+	api := filepath.Join(dir, "api.sock")
 	const workers = 3
-	nicNS := netlabtest.Namespace(t, lab, "nic")
-	var spaces []*netlab.NS
-	args := []string{"run", "--ip", "10.50.0.254", "--api", api}
-	for r := range workers {
-		port := fmt.Sprintf("p%d", r)
-		ns := netlabtest.Namespace(t, lab, fmt.Sprintf("w%d", r))
-		netlabtest.Veth(t, lab, netlab.End{NS: ns, Name: "eth0", Addr: fmt.Sprintf("10.50.0.%d/24", r+1)}, netlab.End{NS: nicNS, Name: port})
-		spaces = append(spaces, ns)
-		args = append(args, "--port", port)
-	}
+	binary, spaces := runTeam(t, "clin", workers, "--api", api)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	nic := nicNS.Command(ctx, binary, args...)
-	var log strings.Builder
-	nic.Stderr = &log
-	ready, err := nic.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nicNS.Start(nic); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = nic.Process.Signal(os.Interrupt)
-		if err := nic.Wait(); err != nil || t.Failed() {
-			t.Errorf("gradnic run: %v\n%s", err, log.String())
-		}
-	}()
-	line := make([]byte, 5)
-	if _, err := io.ReadFull(ready, line); err != nil || string(line) != "ready" {
-		t.Fatalf("the NIC said %q, %v\n%s", line, err, log.String())
-	}
-	go io.Copy(io.Discard, ready)
 
 	keys := filepath.Join(dir, "job.keys")
 	for number, job := range []string{"--type float32 --order ranked", "--type int8 --op max --multicast 239.1.1.1 --elements 1000",

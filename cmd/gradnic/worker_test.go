@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,15 +48,14 @@ func TestControllerAddress(t *testing.T) {
 	}
 }
 
-// The built binary as NIC and as three workers, each in a namespace of its own.
-func TestWorkerBinary(t *testing.T) {
-	lab := netlabtest.New(t, "cliw")
-	dir := t.TempDir()
-	binary, socket := built.Path(t), filepath.Join(dir, "switchml.sock")
-	const workers = 3
+// runTeam runs the built binary as NIC, and makes a namespace for each of its workers, whose addresses are 10.50.0.1 and up. The NIC
+// is at 10.50.0.254; at the test's end it must stop well when it is asked to.
+func runTeam(t *testing.T, prefix string, workers int, args ...string) (binary string, spaces []*netlab.NS) {
+	t.Helper()
+	lab := netlabtest.New(t, prefix)
+	binary = built.Path(t)
 	nicNS := netlabtest.Namespace(t, lab, "nic")
-	var spaces []*netlab.NS
-	args := []string{"run", "--ip", "10.50.0.254", "--api", filepath.Join(dir, "api.sock"), "--switchml", "unix:" + socket}
+	args = append([]string{"run", "--ip", "10.50.0.254"}, args...)
 	for r := range workers {
 		port := fmt.Sprintf("p%d", r)
 		ns := netlabtest.Namespace(t, lab, fmt.Sprintf("w%d", r))
@@ -65,29 +63,24 @@ func TestWorkerBinary(t *testing.T) {
 		spaces = append(spaces, ns)
 		args = append(args, "--port", port)
 	}
+	nic, _, _ := launch(t, nicNS, binary, args...)
+	t.Cleanup(func() {
+		_ = nic.Process.Signal(os.Interrupt)
+		if err := nic.Wait(); err != nil {
+			t.Errorf("gradnic run: %v", err)
+		}
+	})
+	return binary, spaces
+}
+
+// The built binary as NIC and as three workers, each in a namespace of its own.
+func TestWorkerBinary(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "switchml.sock")
+	const workers = 3
+	binary, spaces := runTeam(t, "cliw", workers, "--api", filepath.Join(dir, "api.sock"), "--switchml", "unix:"+socket)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	nic := nicNS.Command(ctx, binary, args...)
-	var log strings.Builder
-	nic.Stderr = &log
-	ready, err := nic.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nic.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = nic.Process.Signal(os.Interrupt)
-		_, _ = io.Copy(io.Discard, ready)
-		if err := nic.Wait(); err != nil {
-			t.Errorf("gradnic run: %v\n%s", err, log.String())
-		}
-	}()
-	line := make([]byte, 5)
-	if _, err := io.ReadFull(ready, line); err != nil || string(line) != "ready" {
-		t.Fatalf("gradnic run says %q: %v", line, err)
-	}
 
 	all := func(t *testing.T, more ...string) (out [workers]result) {
 		var g sync.WaitGroup
