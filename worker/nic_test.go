@@ -34,6 +34,37 @@ type fabric struct {
 	workers []*worker.Worker
 }
 
+// start starts the NIC.
+func (f *fabric) start(t testing.TB, ports []dataplane.PortSpec) {
+	t.Helper()
+	var err error
+	if f.nic, err = dataplane.New(dataplane.Config{MAC: nicMAC, IP: nicIP, FramesPerQueue: 1024}, ports...); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.nic.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stop closes the workers, as far as they are there, and stops the NIC, whose counters must add up.
+func (f *fabric) stop(t testing.TB) {
+	for _, w := range f.workers {
+		if w == nil {
+			continue
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := f.nic.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	s := f.nic.Snapshot()
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 func newFabric(t testing.TB, n int, base worker.Config, wrap func(rank int, l worker.FrameLink) worker.FrameLink) *fabric {
 	t.Helper()
 	f := &fabric{}
@@ -45,27 +76,8 @@ func newFabric(t testing.TB, n int, base worker.Config, wrap func(rank int, l wo
 		ports = append(ports, p)
 		job.Members = append(job.Members, dataplane.WorkerSpec{Rank: r, MAC: workerMAC(r), IP: workerIP(r), Port: r})
 	}
-	var err error
-	if f.nic, err = dataplane.New(dataplane.Config{MAC: nicMAC, IP: nicIP, FramesPerQueue: 1024}, ports...); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.nic.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, w := range f.workers {
-			if err := w.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := f.nic.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-		s := f.nic.Snapshot()
-		if err := s.Check(); err != nil {
-			t.Error(err)
-		}
-	})
+	f.start(t, ports)
+	t.Cleanup(func() { f.stop(t) })
 	if err := f.nic.InstallJob(job); err != nil {
 		t.Fatal(err)
 	}

@@ -42,32 +42,10 @@ func newLab(t *testing.T, n int, base worker.Config) *fabric {
 			netlab.End{NS: nicNS, Name: port})
 		ports = append(ports, dataplane.XDPPort{Interface: port, Namespace: nicNS.Do})
 	}
-	var err error
-	if f.nic, err = dataplane.New(dataplane.Config{MAC: nicMAC, IP: nicIP, FramesPerQueue: 1024}, ports...); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.nic.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.start(t, ports)
 	address := serveController(t, f.nic)
 	f.workers = make([]*worker.Worker, n)
-	t.Cleanup(func() {
-		for _, w := range f.workers {
-			if w == nil {
-				continue
-			}
-			if err := w.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := f.nic.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-		s := f.nic.Snapshot()
-		if err := s.Check(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { f.stop(t) })
 	ctx, errs := deadline(t), make([]error, n)
 	var g sync.WaitGroup
 	for r := range n {
