@@ -293,8 +293,8 @@ func BenchmarkCodedContribute(b *testing.B) {
 	}
 }
 
-// FuzzCoded gives pools with every codec any contribution: what is no message touches nothing, what is one counts, and a result
-// that holds anything that is not finite says so.
+// FuzzCoded gives pools with every codec any contribution, or one without values: what is no message touches nothing, what is one
+// counts, and a result that holds anything that is not finite says so.
 func FuzzCoded(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i, name := range codecsInNetwork {
@@ -305,6 +305,7 @@ func FuzzCoded(f *testing.F) {
 		for kind := range 3 {
 			b := encoded(f, s, 0, gradientsOf(r, kind, 40))
 			f.Add(uint8(i), uint8(kind), append(b, b...))
+			f.Add(uint8(i), uint8(16+17*kind), append(b, b...)) // one or both without values
 		}
 	}
 	f.Fuzz(func(t *testing.T, codecs, rules uint8, raw []byte) {
@@ -319,15 +320,23 @@ func FuzzCoded(f *testing.F) {
 		}
 		half := len(raw) / 2
 		out := make([]byte, s.ResultBytes())
-		counted := 0
+		counted, nones := 0, 0
 		for w, b := range [][]byte{raw[:half], raw[half:]} {
-			o := p.Contribute(&Contribution{Worker: w, Values: b}, 0, out)
+			c := Contribution{Worker: w, Values: b, None: rules>>(4+w)&1 == 1}
+			if c.None {
+				c.Values = nil
+				nones++
+			}
+			o := p.Contribute(&c, 0, out)
 			switch o {
 			case Added, Completed:
 				if counted++; (o == Completed) != (counted == 2) {
 					t.Fatalf("contribution %d: %v", counted, o)
 				}
 			case InvalidLength, InvalidValues:
+				if c.None {
+					t.Fatalf("a contribution without values: %v", o)
+				}
 			default:
 				t.Fatalf("contribution of %d bytes: %v", len(b), o)
 			}
@@ -344,6 +353,9 @@ func FuzzCoded(f *testing.F) {
 			t.Fatalf("the result is no message: %v", err)
 		}
 		for i, v := range values {
+			if nones == 2 && v != 0 {
+				t.Fatalf("element %d is %v, and nobody brought values", i, v)
+			}
 			if v-v != 0 && p.Flags(0, 0)&FlagNonFinite == 0 {
 				t.Fatalf("element %d is %v and not flagged: %v", i, v, p.Flags(0, 0))
 			}

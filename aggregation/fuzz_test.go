@@ -3,12 +3,14 @@ package aggregation
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"slices"
 	"testing"
 )
 
 // FuzzContribute plays bytes as packets, good and hostile, against both rules.
 // Four bytes choose the pool: rule, type, operation, policy, order and size;
-// then eight bytes are one event. The pool must
+// then eight bytes are one event. By rule Rounds some come without values, and some take a result without values. The pool must
 // agree with the rules as written down in the models, and never panic.
 func FuzzContribute(f *testing.F) {
 	f.Add([]byte{0, 3, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0})
@@ -21,6 +23,22 @@ func FuzzContribute(f *testing.F) {
 			head = append(head, 0, 0, 1, 0, 0, 0, 0, round, 0, 0, 0, 0, 0, 0, 0, round)
 		}
 		f.Add(append(head, 0, 0, 1, 0, 0, 0, 0, 3, 201, 0, 0, 0, 0, 0, 1, 0))
+	}
+	for k := range byte(4) { // rounds of three: nobody brings values, the last one does, the first; sums and means, both orders, deadlines, an abort
+		op, ranked := k&1, k>>1
+		head := []byte{1 | Float32.fuzzed() | op<<4 | ranked<<7, 2, op << 2, 16}
+		for round, sends := range [][3]byte{{1, 1, 3}, {3, 1, 2}, {0, 3, 1}, {2, 1, 0}} {
+			for w, s := range sends {
+				head = append(head, 0, 0, byte(w), s, 0, 0, 0, byte(round))
+			}
+		}
+		head = append(head, 0, 0, 1, 3, 0, 0, 0, 4, 201, 0, 0, 0, 0, 0, 1, 0) // without values alone
+		head = append(head, 0, 0, 2, 1, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 5, 201, 0, 0, 0, 0, 0, 1, 0)
+		head = append(head, 0, 0, 2, noneWithValues, 0, 0, 0, 6, 0, 0, 2, 2, 0, 0, 0, 6, 200, 0, 0, 0, 0, 0, 0, 0)
+		for w, s := range []byte{2, 0, 1} { // the version that had a quiet worker
+			head = append(head, 0, 0, byte(w), s, 0, 0, 0, 8)
+		}
+		f.Add(head)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < 4 {
@@ -59,8 +77,9 @@ func FuzzContribute(f *testing.F) {
 					}
 					if spec.Rule == Rounds {
 						x := ro[s].rounds[ro[s].top]
-						if x.complete(spec, &counters); !bytes.Equal(out, x.result) || p.Flags(s, set) != x.flags {
-							t.Fatalf("%+v: partial result %x %v, want %x %v", spec, out, p.Flags(s, set), x.result, x.flags)
+						x.complete(spec, &counters)
+						if err := x.is(p, s, set, out); err != nil {
+							t.Fatalf("%+v: partial: %v", spec, err)
 						}
 					}
 				}
@@ -69,9 +88,15 @@ func FuzzContribute(f *testing.F) {
 			c := Contribution{Slot: slot, Set: int(int8(b[3])), Worker: int(binary.BigEndian.Uint16(b[1:])), Round: r, Exponents: [2]int8{int8(b[6]), int8(b[7])}}
 			vals := wireValues(spec, slot, c.Worker, r)
 			c.Values = vals
-			if b[3] == 0x7f {
+			switch {
+			case b[3] == shortValues:
 				c.Values = c.Values[1:]
+			case b[3] == noneWithValues:
+				c.None = true
+			case b[3] == noneInASet, spec.Rule == Rounds && b[3]&1 == 1:
+				c.None, c.Values, vals = true, nil, []byte{}
 			}
+			c.Quiet = b[3]&2 == 2
 			got := p.Contribute(&c, int64(b[4]), out)
 			want := InvalidSet
 			var result []byte
@@ -81,12 +106,14 @@ func FuzzContribute(f *testing.F) {
 				want = InvalidSlot
 			case c.Worker >= spec.Workers:
 				want = InvalidWorker
-			case b[3] == 0x7f:
+			case b[3] == shortValues, b[3] == noneWithValues, c.None && spec.Rule == SwitchML:
 				want = InvalidLength
 			case spec.Rule == Rounds:
-				want = ro[slot].step(c.Worker, r, c.Exponents[0], vals, false)
-				if x := ro[slot].rounds[r]; x != nil {
-					result, flags = x.result, x.flags
+				want = ro[slot].step(c.Worker, r, c.Exponents[0], vals, c.Quiet)
+				if got.HasResult() && want == got {
+					if err := ro[slot].rounds[r].is(p, slot, int(r&1), out); err != nil {
+						t.Fatalf("%+v %+v: %v", spec, c, err)
+					}
 				}
 			case c.Set == 0 || c.Set == 1:
 				want, result = sw[slot].step(c.Worker, c.Set, c.Exponents, vals)
@@ -95,8 +122,8 @@ func FuzzContribute(f *testing.F) {
 			if got != want {
 				t.Fatalf("%+v: %v, want %v", c, got, want)
 			}
-			if set := setOf(spec, &c); got.HasResult() && (!bytes.Equal(out, result) || p.Flags(slot, set) != flags) {
-				t.Fatalf("%+v %+v: result %x %v, want %x %v", spec, c, out, p.Flags(slot, set), result, flags)
+			if spec.Rule == SwitchML && got.HasResult() && (!bytes.Equal(out, result) || p.Flags(slot, c.Set) != flags) {
+				t.Fatalf("%+v %+v: result %x %v, want %x %v", spec, c, out, p.Flags(slot, c.Set), result, flags)
 			}
 		}
 		collecting := 0
@@ -110,13 +137,43 @@ func FuzzContribute(f *testing.F) {
 		if collecting != p.Collecting() {
 			t.Fatalf("walked over %d, counter says %d", collecting, p.Collecting())
 		}
+		if p.Counters() != counters {
+			t.Fatalf("%+v: counters %+v, want %+v", spec, p.Counters(), counters)
+		}
 	})
 }
 
-// setOf is the version that a contribution is for.
-func setOf(s Spec, c *Contribution) int {
-	if s.Rule == Rounds {
-		return int(c.Round & 1)
+// What an event's fourth byte says; otherwise it is the set, or by rule Rounds two bits: without values, and quiet.
+const (
+	noneInASet     = 0x7d // without values, also where the rule has no such thing
+	noneWithValues = 0x7e
+	shortValues    = 0x7f
+)
+
+// fuzzed is the type as it stands in the first byte of an input.
+func (t Type) fuzzed() byte { return byte(t) << 1 }
+
+// is compares what a pool has of a complete round, whose result is in out, with the model's.
+func (x *round) is(p *Pool, slot, set int, out []byte) error {
+	s := p.State(slot, set)
+	if !bytes.Equal(out, x.result) || s.Flags != x.flags || p.Flags(slot, set) != x.flags || s.Count != len(x.sent) {
+		return fmt.Errorf("result %x, %+v, want %x %v of %d", out, s, x.result, x.flags, len(x.sent))
 	}
-	return c.Set
+	if e, _ := p.Exponents(slot, set); e != x.exp {
+		return fmt.Errorf("exponent %d, want %d", e, x.exp)
+	}
+	again := make([]byte, len(out))
+	if p.Result(slot, set, again); !bytes.Equal(again, out) {
+		return fmt.Errorf("result %x, and %x when it is asked for", out, again)
+	}
+	want := make([]uint64, p.spec.words())
+	for i, w := range x.arrived {
+		if x.quiet[i] {
+			want[w>>6] |= 1 << (w & 63)
+		}
+	}
+	if got := p.Quiet(slot, set); !slices.Equal(got, want) && (got != nil || anyBit(want)) {
+		return fmt.Errorf("quiet are %x, want %x", got, want)
+	}
+	return nil
 }
