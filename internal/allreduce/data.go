@@ -11,9 +11,6 @@ import (
 	"gradnic/internal/npy"
 )
 
-// element is an element type of an array.
-type element = npy.Element
-
 // Names of the element types on the command line and, for float32, in the table
 // and in JSON, where NCCL's names stand.
 const (
@@ -52,7 +49,7 @@ func typeOf(path string) (string, error) {
 
 // random makes rank's array of n elements: int32 over their whole range, float32
 // from a normal distribution, as gradients nearly are.
-func random[T element](seed uint64, rank, n int) []T {
+func random[T npy.Element](seed uint64, rank, n int) []T {
 	out := make([]T, n)
 	fillRandom(out, seed, rank, n)
 	return out
@@ -91,13 +88,13 @@ func fillRandom(out any, seed uint64, rank, n int) {
 }
 
 // source gives the arrays of all ranks, of one size.
-type source[T element] func(rank int) ([]T, error)
+type source[T npy.Element] func(rank int) ([]T, error)
 
-func fromFiles[T element](pattern string) source[T] {
+func fromFiles[T npy.Element](pattern string) source[T] {
 	return func(rank int) ([]T, error) { return npy.Load[T](inputOf(pattern, rank)) }
 }
 
-func fromSeed[T element](seed uint64, n int) source[T] {
+func fromSeed[T npy.Element](seed uint64, n int) source[T] {
 	return func(rank int) ([]T, error) { return random[T](seed, rank, n), nil }
 }
 

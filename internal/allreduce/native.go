@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gradnic/aggregation"
+	"gradnic/internal/element"
 	"gradnic/internal/ncclstyle"
 	"gradnic/internal/npy"
 	wire "gradnic/wire/native"
@@ -324,7 +325,8 @@ func checkNative[T native.Element](row *NativeRow, r *NativeReport, got []T, eve
 	if j.Saturate {
 		spec.Policy = aggregation.Saturate
 	}
-	size := j.Type.Size()
+	typ := element.Type(j.Type)
+	size := typ.Size()
 	for lo := 0; lo < len(got); lo += aggregation.MaxElements {
 		hi := min(lo+aggregation.MaxElements, len(got))
 		spec.Elements = hi - lo
@@ -333,7 +335,7 @@ func checkNative[T native.Element](row *NativeRow, r *NativeReport, got []T, eve
 		for rank := range every {
 			parts[rank] = nativeBytes(every[rank][lo:hi])
 			for i := range magnitudes {
-				magnitudes[i] += math.Abs(nativeValue(j.Type, parts[rank][i*size:]))
+				magnitudes[i] += math.Abs(typ.Value(parts[rank][i*size:]))
 			}
 		}
 		want := make([]byte, (hi-lo)*size)
@@ -351,7 +353,7 @@ func checkNative[T native.Element](row *NativeRow, r *NativeReport, got []T, eve
 			if string(x) == string(y) {
 				continue
 			}
-			off := math.Abs(nativeValue(j.Type, x) - nativeValue(j.Type, y))
+			off := math.Abs(typ.Value(x) - typ.Value(y))
 			if !(off <= 2*b) || off == 0 && b == 0 {
 				row.Wrong++
 				off = min(off, math.MaxFloat64)
@@ -368,38 +370,6 @@ func nativeBytes[T native.Element](v []T) []byte {
 		panic(err) // all of T have a fixed size
 	}
 	return b
-}
-
-// nativeValue is an element as a number.
-func nativeValue(t wire.Type, b []byte) float64 {
-	switch t {
-	case wire.Int8:
-		return float64(int8(b[0]))
-	case wire.Int32:
-		return float64(int32(binary.LittleEndian.Uint32(b)))
-	case wire.Int64:
-		return float64(int64(binary.LittleEndian.Uint64(b)))
-	case wire.Float32:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
-	case wire.Float64:
-		return math.Float64frombits(binary.LittleEndian.Uint64(b))
-	case wire.BFloat16:
-		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
-	}
-	h := binary.LittleEndian.Uint16(b)
-	v := math.Ldexp(float64(1024+int(h&1023)), int(h>>10&31)-25)
-	switch h >> 10 & 31 {
-	case 0:
-		v = math.Ldexp(float64(h&1023), -24)
-	case 31:
-		if v = math.Inf(1); h&1023 != 0 {
-			v = math.NaN()
-		}
-	}
-	if h>>15 == 1 {
-		v = -v
-	}
-	return v
 }
 
 // Table writes the report for people.

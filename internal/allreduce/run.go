@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r, err
 }
 
-func run[T element](ctx context.Context, o *Options, r *Report,
+func run[T npy.Element](ctx context.Context, o *Options, r *Report,
 	reduce func(*worker.Worker, context.Context, []T, []T) (worker.Stats, error), check func([]T, [][]T) worker.Check) (err error) {
 	// Read before joining: who cannot read must not make the others wait.
 	var sources []source[T]

@@ -15,6 +15,7 @@ import (
 	"gradnic/aggregation"
 	"gradnic/aggregation/kernel"
 	"gradnic/dataplane"
+	"gradnic/internal/element"
 	"gradnic/worker"
 	"gradnic/worker/native"
 )
@@ -379,44 +380,7 @@ func encode(t aggregation.Type, v []float32, scale float64) ([]byte, error) {
 func decode(t aggregation.Type, b []byte) []float64 {
 	v := make([]float64, 0, len(b)/size(t))
 	for ; len(b) > 0; b = b[size(t):] {
-		var x float64
-		switch t {
-		case aggregation.Int8:
-			x = float64(int8(b[0]))
-		case aggregation.Int32:
-			x = float64(int32(endian.LittleEndian.Uint32(b)))
-		case aggregation.Int64:
-			x = float64(int64(endian.LittleEndian.Uint64(b)))
-		case aggregation.Float32:
-			x = float64(math.Float32frombits(endian.LittleEndian.Uint32(b)))
-		case aggregation.Float64:
-			x = math.Float64frombits(endian.LittleEndian.Uint64(b))
-		case aggregation.BFloat16:
-			x = float64(math.Float32frombits(uint32(endian.LittleEndian.Uint16(b)) << 16))
-		case aggregation.Float16:
-			x = half(endian.LittleEndian.Uint16(b))
-		}
-		v = append(v, x)
-	}
-	return v
-}
-
-// half is the value of an IEEE 754 binary16.
-func half(h uint16) float64 {
-	exp, frac := int(h>>10&31), float64(h&1023)
-	var v float64
-	switch exp {
-	case 0:
-		v = math.Ldexp(frac, -24)
-	case 31:
-		if v = math.Inf(1); frac != 0 {
-			v = math.NaN()
-		}
-	default:
-		v = math.Ldexp(1024+frac, exp-25)
-	}
-	if h>>15 == 1 {
-		v = -v
+		v = append(v, element.Type(t).Value(b))
 	}
 	return v
 }
