@@ -4,10 +4,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"os"
-	"path"
 	"slices"
-	"strings"
 
 	"gradnic/internal/strictyaml"
 	"gradnic/wire/layout"
@@ -214,35 +211,20 @@ type UDP struct {
 }
 
 //go:embed suites/*.yaml
-var shipped embed.FS
+var suites embed.FS
+
+var shipped = strictyaml.Shipped{Kind: "suite", Files: suites, Folder: "suites"}
 
 // Shipped are the names of the suites that come with gradnic.
-func Shipped() []string {
-	entries, err := shipped.ReadDir("suites")
-	if err != nil {
-		return nil // embed: it is there
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
-	}
-	return names
-}
+func Shipped() []string { return shipped.Names() }
 
 // Load returns the shipped suite of a name, or the one in a file when it has a slash or ends in .yaml.
 func Load(name string) (*Suite, error) {
-	if strings.Contains(name, "/") || strings.HasSuffix(name, ".yaml") {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("suite: %w", err)
-		}
-		return Parse(name, text)
-	}
-	text, err := shipped.ReadFile(path.Join("suites", name+".yaml"))
+	file, text, err := shipped.Load(name)
 	if err != nil {
-		return nil, fmt.Errorf("suite %q: there are %s, or give a file's path", name, strings.Join(Shipped(), ", "))
+		return nil, err
 	}
-	return Parse(name+".yaml", text)
+	return Parse(file, text)
 }
 
 // Parse reads a suite; file is for errors.

@@ -4,7 +4,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -55,36 +54,21 @@ type Profile struct {
 }
 
 //go:embed profiles/*.yaml
-var shipped embed.FS
+var profiles embed.FS
+
+var shipped = strictyaml.Shipped{Kind: "card", Files: profiles, Folder: "profiles"}
 
 // Shipped are the names of the profiles that come with gradnic.
-func Shipped() []string {
-	entries, err := shipped.ReadDir("profiles")
-	if err != nil {
-		return nil // embed: it is there
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
-	}
-	return names
-}
+func Shipped() []string { return shipped.Names() }
 
 // Load returns the shipped profile of a name, or the one in a file when it has a
 // slash or ends in .yaml.
 func Load(name string) (*Profile, error) {
-	if strings.Contains(name, "/") || strings.HasSuffix(name, ".yaml") {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("card: %w", err)
-		}
-		return Parse(name, text)
-	}
-	text, err := shipped.ReadFile("profiles/" + name + ".yaml")
+	file, text, err := shipped.Load(name)
 	if err != nil {
-		return nil, fmt.Errorf("card %q: there are %s, or give a file's path", name, strings.Join(Shipped(), ", "))
+		return nil, err
 	}
-	return Parse(name, text)
+	return Parse(file, text)
 }
 
 // Parse reads a profile; file is for errors.

@@ -3,9 +3,8 @@ package layout
 import (
 	"embed"
 	"fmt"
-	"os"
-	"path"
-	"strings"
+
+	"gradnic/internal/strictyaml"
 )
 
 // Layout is a header, compiled. It is not changed after Parse and may be used by several goroutines.
@@ -41,44 +40,23 @@ type Payload struct {
 }
 
 //go:embed layouts/*.yaml
-var shipped embed.FS
+var layouts embed.FS
+
+var shipped = strictyaml.Shipped{Kind: "layout", Files: layouts, Folder: "layouts"}
 
 // Shipped are the names of the layouts that come with gradnic.
-func Shipped() []string {
-	entries, err := shipped.ReadDir("layouts")
-	if err != nil {
-		return nil // embed: it is there
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
-	}
-	return names
-}
+func Shipped() []string { return shipped.Names() }
 
 // Source is the text of a shipped layout.
-func Source(name string) ([]byte, error) {
-	text, err := shipped.ReadFile(path.Join("layouts", name+".yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("layout %q: there are %s, or give a file's path", name, strings.Join(Shipped(), ", "))
-	}
-	return text, nil
-}
+func Source(name string) ([]byte, error) { return shipped.Text(name) }
 
 // Load returns the shipped layout of a name, or the one in a file when it has a slash or ends in .yaml.
 func Load(name string) (*Layout, error) {
-	if strings.Contains(name, "/") || strings.HasSuffix(name, ".yaml") {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("layout: %w", err)
-		}
-		return Parse(name, text)
-	}
-	text, err := Source(name)
+	file, text, err := shipped.Load(name)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(name+".yaml", text)
+	return Parse(file, text)
 }
 
 // Base is where the header starts in a frame: 14 behind Ethernet, 42 behind UDP.
