@@ -18,6 +18,9 @@ const (
 // aggregate adds the messages of the batch to their slots and makes the results.
 func (l *lane) aggregate() {
 	b := &l.batch
+	if b.ntold > 0 {
+		l.summedFrames()
+	}
 	c := &l.contrib
 	for k, s := range b.sel[:b.nsel] {
 		if ahead := k + fetchAhead; ahead < b.nsel {
@@ -153,7 +156,10 @@ func (l *lane) lostReplica(port int, r Reason) {
 // swapped, and its job number and packet number are echoed.
 func (l *lane) reply(j *laneJob, i int) switchml.Reply {
 	p, v := &l.batch.pkt[i], l.batch.view[i]
-	e0, e1 := j.pool.Exponents(l.contrib.Slot, l.contrib.Set)
+	e0, e1 := v.Exponents()
+	if !j.summed {
+		e0, e1 = j.pool.Exponents(l.contrib.Slot, l.contrib.Set)
+	}
 	return switchml.Reply{
 		Switch:   switchml.Endpoint{MAC: l.cfg.MAC, IP: l.cfg.IP, Port: p.DstPort},
 		Elements: j.elements, Job: v.Job(), TSI: v.TSI(), PoolIndex: v.PoolIndex(), E0: e0, E1: e1,

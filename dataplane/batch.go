@@ -23,6 +23,9 @@ type batch struct {
 	sel  [batchRoom]uint16 // the frames that are still in the fast path
 	nsel int
 
+	told  [batchRoom]uint16 // the frames that tell what the kernel has added up
+	ntold int
+
 	// Of frames larger than a chunk, see chain.go: where in pieces the tail is, and the frame as contiguous bytes.
 	tailAt [batchRoom]uint16
 	tailN  [batchRoom]uint8
@@ -222,6 +225,15 @@ func (l *lane) match() {
 		}
 		b.job[i] = e.job
 		b.rank[i] = uint16(e.rank)
+		if e.job.summed {
+			if !l.frameOfSummed(i) {
+				l.drop(i, WrongLayout)
+				continue
+			}
+			b.told[b.ntold] = s
+			b.ntold++
+			continue
+		}
 		b.sel[nsel] = s
 		nsel++
 	}

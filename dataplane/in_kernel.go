@@ -19,14 +19,14 @@ func (n *NIC) setKernelFunction(p *port, f Function) error {
 	}
 	old := p.function
 	p.function = f
-	if !f.InKernel && !old.InKernel {
-		return nil
+	err := n.givePortSums(p)
+	if err == nil && (f.InKernel || old.InKernel) {
+		err = n.giveAnswer(p)
 	}
-	if err := n.giveAnswer(p); err != nil {
+	if err != nil {
 		p.function = old
-		return err
 	}
-	return nil
+	return err
 }
 
 // giveAnswer tells the steering program of an open port what to do by itself. A port that is made again gets it again,

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"time"
 
 	"gradnic/aggregation"
 	"gradnic/aggregation/recovery"
@@ -34,6 +33,8 @@ type laneJob struct {
 	fixed     []bool         // by rank: its port was given
 	layout    *layout.Layout // nil: the protocol's own frames
 	via       uint8          // its index in Config.Layouts plus one, 0 for none
+	summed    bool           // the kernel adds up; the pool is not used
+	tag       uint16         // of the marks of its frames
 }
 
 // laneWorker is what one lane has seen of a worker.
@@ -49,8 +50,9 @@ type laneWorker struct {
 
 // job is the control side's record of a job: its specification and the share of each lane.
 type job struct {
-	spec  JobSpec
-	lanes []*laneJob
+	spec   JobSpec
+	lanes  []*laneJob
+	summed *summed // nil: the lanes add up
 }
 
 // join records where a worker's first frame came from. It may allocate: it happens once a worker.
@@ -134,6 +136,9 @@ func (n *NIC) newLaneJobs(s *JobSpec) ([]*laneJob, error) {
 // poolSpec is the pool of one lane: its share of the slots, rounded up.
 func (n *NIC) poolSpec(s *JobSpec) aggregation.Spec {
 	slots := (s.Slots + len(n.lanes) - 1) / len(n.lanes)
+	if s.InKernel {
+		slots = 1 // none of them is used
+	}
 	if x := s.Native; x != nil {
 		spec := aggregation.Spec{
 			Rule: aggregation.Rounds, Workers: s.Workers, Elements: s.Elements, Slots: slots,
@@ -196,6 +201,11 @@ func (n *NIC) InstallJob(s JobSpec) error {
 			return err
 		}
 	}
+	if s.InKernel {
+		if err := n.admitSummed(&s); err != nil {
+			return err
+		}
+	}
 	if m := s.Multicast; m != nil {
 		c := *m
 		c.Ports = slices.Clone(m.Ports)
@@ -211,6 +221,12 @@ func (n *NIC) InstallJob(s JobSpec) error {
 		return fmt.Errorf("install job %s: %w", s.Name, err)
 	}
 	j := &job{spec: s, lanes: lanes}
+	if s.InKernel {
+		if j.summed, err = n.installSummed(&s); err != nil {
+			return fmt.Errorf("install job %s: %w", s.Name, err)
+		}
+		j.tagLanes()
+	}
 	n.jobs[s.Name] = j
 	n.applyInstalled(j)
 	n.cfg.Logger.Info("job installed", "job", s.Name, "workers", s.Workers, "elements", s.Elements, "slots", s.Slots)
@@ -229,6 +245,11 @@ func (n *NIC) AddWorker(name string, w WorkerSpec) error {
 	if n.state == stopped {
 		return fmt.Errorf("add worker %d to job %s: %w", w.Rank, name, ErrStopped)
 	}
+	if j.summed != nil {
+		if err := n.settlePort(name, &w); err != nil {
+			return err
+		}
+	}
 	members := slices.DeleteFunc(slices.Clone(j.spec.Members), func(m WorkerSpec) bool { return m.Rank == w.Rank })
 	old := j.spec.Members
 	j.spec.Members = members
@@ -242,6 +263,16 @@ func (n *NIC) AddWorker(name string, w WorkerSpec) error {
 	if _, err := multicast.NewGroup(j.spec.Workers, w.member()); err != nil {
 		j.spec.Members = old
 		return fmt.Errorf("add worker %d to job %s: %w", w.Rank, name, err)
+	}
+	if j.summed != nil {
+		// Nobody is this rank meanwhile: a frame that no program has looked at must not come to a lane that takes it for a result.
+		j.spec.Members = slices.DeleteFunc(slices.Clone(old), func(m WorkerSpec) bool { return m.Rank == w.Rank })
+		n.applyTables()
+		if err := n.sums.SetMember(j.summed.id, w.Rank, w.MAC, w.IP); err != nil {
+			j.spec.Members = old
+			n.applyTables()
+			return fmt.Errorf("add worker %d to job %s: %w", w.Rank, name, err)
+		}
 	}
 	j.spec.Members = members
 	n.onLanes(func(l *lane) {
@@ -272,6 +303,11 @@ func (n *NIC) RemoveJob(name string) error {
 	}
 	delete(n.jobs, name)
 	n.applyRemoved(j)
+	if j.summed != nil { // after the lanes: what no program has looked at is nobody's
+		if err := n.sums.Remove(j.summed.id); err != nil {
+			return fmt.Errorf("remove job %s: %w", name, err)
+		}
+	}
 	n.cfg.Logger.Info("job removed", "job", name)
 	return nil
 }
@@ -288,7 +324,13 @@ func (n *NIC) ResetJob(name string) error {
 	if err != nil {
 		return fmt.Errorf("reset job %s: %w", name, err)
 	}
+	if j.summed != nil {
+		if err := n.sums.Reset(j.summed.id); err != nil {
+			return fmt.Errorf("reset job %s: %w", name, err)
+		}
+	}
 	j.lanes = lanes
+	j.tagLanes()
 	n.applyTables()
 	return nil
 }
@@ -360,123 +402,4 @@ func (n *NIC) jobNames() []string {
 	}
 	sort.Strings(names)
 	return names
-}
-
-// Jobs returns the state of all jobs, by name.
-func (n *NIC) Jobs() []JobStatus {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	all := []JobStatus{}
-	for _, name := range n.jobNames() {
-		all = append(all, n.status(n.jobs[name]))
-	}
-	return all
-}
-
-// Job returns the state of one job. The error wraps ErrNoJob.
-func (n *NIC) Job(name string) (JobStatus, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	j, ok := n.jobs[name]
-	if !ok {
-		return JobStatus{}, fmt.Errorf("job %s: %w", name, ErrNoJob)
-	}
-	return n.status(j), nil
-}
-
-// status asks each lane for its share, on its own thread.
-func (n *NIC) status(j *job) JobStatus {
-	type share struct {
-		workers              []laneWorker
-		collecting, complete int
-		since                []int64 // by rank: when the oldest slot that lacks it began, 0: none
-		times                completions
-		results, resent      uint64
-		wrapped              uint64
-		state                *NativeStatus
-		group                *multicast.Group
-	}
-	shares := make([]share, len(n.lanes))
-	n.onLanes(func(l *lane) {
-		lj, s := j.lanes[l.id], &shares[l.id]
-		s.workers = slices.Clone(lj.workers)
-		_, s.collecting, s.complete = lj.pool.Occupancy()
-		s.since, s.times = make([]int64, len(lj.workers)), lj.times
-		var ranks []int
-		lj.pool.Walk(func(slot, set int, v aggregation.State) bool {
-			ranks = lj.pool.Missing(ranks[:0], slot, set)
-			for _, r := range ranks {
-				if s.since[r] == 0 || v.Started < s.since[r] {
-					s.since[r] = max(1, v.Started)
-				}
-			}
-			return true
-		})
-		s.results, s.resent, s.wrapped = lj.results, lj.resent, lj.pool.Wrapped()
-		if lj.native != nil && lj.native.lead != nil {
-			s.state, s.group = lj.nativeStatus(), lj.group
-		}
-	})
-
-	st := JobStatus{JobSpec: j.spec, Missing: []int{}}
-	st.Members = slices.Clone(j.spec.Members)
-	st.Status = make([]WorkerStatus, j.spec.Workers)
-	for r := range st.Status {
-		st.Status[r] = WorkerStatus{Rank: r, Port: multicast.Unknown}
-	}
-	for _, m := range st.Members {
-		w := &st.Status[m.Rank]
-		w.MAC, w.IP, w.Port, w.Known = m.MAC, m.IP, m.Port, true
-	}
-	st.Use.Total = j.spec.Slots * aggregation.Versions
-	st.State = shares[0].state
-	if g := shares[0].group; g != nil { // it has those that were learned, too
-		for r := range st.Status {
-			if m, ok := g.Member(r); ok {
-				w := &st.Status[r]
-				w.MAC, w.IP, w.Port, w.Known = m.MAC, m.IP, m.Port, true
-			}
-		}
-	}
-	var times completions
-	for i := range shares {
-		s := &shares[i]
-		times.merge(&s.times)
-		st.Use.Waiting += s.collecting
-		st.Use.Complete += s.complete
-		st.Results += s.results
-		st.Resent += s.resent
-		st.Wrapped += s.wrapped
-		for r, w := range s.workers {
-			t := &st.Status[r]
-			t.Received += w.received
-			t.Contributed += w.contributed
-			t.Duplicates += w.duplicates
-			t.Sent += w.sent
-			t.Resent += w.resent
-			t.Last += w.last
-			if s.since[r] != 0 {
-				if since := n.epoch.Add(time.Duration(s.since[r])); t.MissingSince.IsZero() || since.Before(t.MissingSince) {
-					t.MissingSince = since
-				}
-			}
-			if w.joined {
-				t.Joined = true
-				if seen := n.epoch.Add(time.Duration(w.lastSeen)); seen.After(t.LastSeen) {
-					t.LastSeen = seen
-				}
-				if t.Port == multicast.Unknown {
-					t.Port = w.port
-				}
-			}
-		}
-	}
-	st.Use.InUse = st.Use.Waiting + st.Use.Complete
-	st.Times = times.public()
-	for r := range st.Status {
-		if !st.Status[r].MissingSince.IsZero() || !st.Status[r].Joined {
-			st.Missing = append(st.Missing, r)
-		}
-	}
-	return st
 }

@@ -59,6 +59,11 @@ type JobSpec struct {
 	Layout string `json:"layout,omitempty"`
 	// Native is for protocol native; nil means its zero value.
 	Native *NativeSpec `json:"native,omitempty"`
+	// InKernel has the steering programs of the ports add up what the workers send, where a frame arrives (xdp.Sums), and
+	// only frames that have a result to tell come to a lane: one in Workers. For protocol switchml without a layout, on a NIC
+	// whose ports are all netdevs, with members whose ports are known. Frames that are only added up are in no lane's counters
+	// and captures: PortSnapshot.Steering and JobStatus count them. Impairments of ports are refused beside it.
+	InKernel bool `json:"in_kernel,omitempty"`
 }
 
 // MulticastSpec is where the one frame for all workers of a port goes.

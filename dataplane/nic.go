@@ -39,7 +39,9 @@ type NIC struct {
 	// services are in the order in which they were added.
 	services []*ServiceHandle
 	umem     *xdp.UMEM
-	last     Snapshot // taken by Stop, after which the kernel cannot be asked
+	sums     *xdp.Sums // of jobs that the kernel adds up; nil until there is one
+	paced    bool      // SetPace
+	last     Snapshot  // taken by Stop, after which the kernel cannot be asked
 
 	budgets    *Budgets    // nil: none
 	supervisor *supervisor // nil when there is nothing to watch
@@ -158,7 +160,7 @@ func (n *NIC) openAll(ctx context.Context) error {
 		if p.open, err = p.spec.open(n.environment(p)); err != nil {
 			return p.failed(err)
 		}
-		if err = errors.Join(n.giveBudgets(p), n.giveAnswer(p)); err != nil {
+		if err = errors.Join(n.giveBudgets(p), n.giveAnswer(p), n.givePortSums(p)); err != nil {
 			return err
 		}
 	}
@@ -304,7 +306,7 @@ func (n *NIC) Stop(ctx context.Context) error {
 	wasRunning := n.state == running
 	n.state = stopped
 	if !wasRunning {
-		return nil
+		return n.closeSums()
 	}
 	var errs []error
 	for _, p := range n.ports {
@@ -371,6 +373,7 @@ func (n *NIC) closeAll() error {
 		}
 		l.area = nil
 	}
+	errs = append(errs, n.closeSums())
 	if n.umem != nil {
 		if err := n.umem.Close(); err != nil {
 			errs = append(errs, err)
@@ -433,6 +436,9 @@ func (n *NIC) Impair(portName string, im Impairment) error {
 	p := n.ports[i]
 	if p.function.InKernel && !im.none() {
 		return fmt.Errorf("impair port %s: its frames come to no lane that could: its function is %v", portName, p.function)
+	}
+	if job := n.anySummed(); job != "" && !im.none() {
+		return fmt.Errorf("impair port %s: the kernel adds up what the workers of job %s send, and it comes to no lane that could", portName, job)
 	}
 	p.impair = nil
 	if !im.none() {

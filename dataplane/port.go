@@ -70,6 +70,7 @@ type openPort struct {
 	// answer tells the steering program what to do by itself, before attach or later; accounts reads what it has seen of
 	// pktgen. nil when there is no steering program.
 	answer   func(a xdp.Answer, account bool) error
+	sums     func(*xdp.Sums) error // has it add up what workers contribute; nil ends that
 	accounts func() ([]xdp.Account, error)
 	// netdev is what the queues were opened on, for the supervisor; zero for other ports.
 	netdev netdev

@@ -224,7 +224,7 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 		depth: depth, netdev: netdev{o.ifindex, n, o.steering.ProgramID, e.longest},
 		mode: o.steering.Mode().String(), zeroCopy: o.sockets[0].ZeroCopy(), sockets: o.sockets[0].Mode().String(),
 		attach: func() error { return o.attach(e.serviceUDP()) }, serve: o.serve, detach: o.detach, close: o.close, statistics: o.statistics, perQueue: o.perQueue, steering: o.steering.Counters,
-		budgets: o.steering.SetBudgets, spent: o.steering.Spent, answer: o.steering.SetAnswer, accounts: o.steering.Accounts,
+		budgets: o.steering.SetBudgets, spent: o.steering.Spent, answer: o.steering.SetAnswer, sums: o.steering.SetSums, accounts: o.steering.Accounts,
 	}
 	if err := o.steering.NativeError(); err != nil {
 		open.noNative = err.Error()

@@ -50,6 +50,7 @@ const (
 	WrongLayout                        // a message in another form than its job's (Config.Layouts)
 	WrongTag                           // a native message without the tag of its worker, or with one that the job has no key for
 	Replayed                           // a native message whose counter was used before
+	NotSummed                          // a contribution that the kernel should have added up, and did not: of a frame that is no contribution
 
 	numReasons = int(iota + reasonOwn)
 )
@@ -57,7 +58,7 @@ const (
 var ownNames = [...]string{
 	"not-for-us", "unknown-protocol", "unknown-port", "unknown-worker", "wrong-size", "handoff-full", "tx-full",
 	"no-frame", "port-unknown", "port-broken", "impaired-ingress", "impaired-egress", "chained",
-	"unknown-job", "wrong-type", "wrong-direction", "wrong-codec", "wrong-layout", "wrong-tag", "replayed",
+	"unknown-job", "wrong-type", "wrong-direction", "wrong-codec", "wrong-layout", "wrong-tag", "replayed", "not-summed",
 }
 
 // String returns the reason's name.

@@ -315,7 +315,7 @@ func (n *NIC) reopen(p *port) error {
 	p.open = open
 	p.lastIndex = open.netdev.index
 	n.onLanes(func(l *lane) { l.adopt(p, open) })
-	if err := errors.Join(n.giveBudgets(p), n.giveAnswer(p), open.attach()); err != nil {
+	if err := errors.Join(n.giveBudgets(p), n.giveAnswer(p), n.givePortSums(p), open.attach()); err != nil {
 		return errors.Join(err, n.retire(p))
 	}
 	return nil

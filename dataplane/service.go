@@ -175,6 +175,9 @@ func (n *NIC) applyServices() error {
 			p.function = Function{}
 		}
 	}
+	if err := n.giveSums(); err != nil {
+		return err
+	}
 	n.onLanes(func(l *lane) {
 		l.services = nil
 		for _, h := range n.services {

@@ -26,13 +26,8 @@ type lane struct {
 
 func startLane(on Target) (Peer, error) { return newLane(on, false) }
 
-// startInKernel is the NIC whose port's function the steering program carries out.
-func startInKernel(on Target) (Peer, error) {
-	if on.Task != Drop && on.Task != Reflect {
-		return nil, fmt.Errorf("in-kernel: sinks and reflects, task %v is a lane's", on.Task)
-	}
-	return newLane(on, true)
-}
+// startInKernel is the NIC whose port's function, or whose job's sums, the steering program carries out.
+func startInKernel(on Target) (Peer, error) { return newLane(on, true) }
 
 func newLane(on Target, inKernel bool) (Peer, error) {
 	nic, err := dataplane.New(dataplane.Config{
@@ -51,7 +46,7 @@ func newLane(on Target, inKernel bool) (Peer, error) {
 	case Reflect:
 		err = nic.SetFunction(on.Interface, dataplane.Function{Kind: dataplane.Reflect, InKernel: inKernel})
 	default:
-		job := dataplane.JobSpec{Name: "bench", Workers: AggregateWorkers, Elements: on.Task.elements(), Slots: AggregateSlots}
+		job := dataplane.JobSpec{Name: "bench", Workers: AggregateWorkers, Elements: on.Task.elements(), Slots: AggregateSlots, InKernel: inKernel}
 		for r := range AggregateWorkers {
 			job.Members = append(job.Members, dataplane.WorkerSpec{
 				Rank: r, MAC: inet.MAC{2, 0, 0, 0, byte(r + 1), 0}, IP: inet.Addr{10, 50, 0, byte(r + 1)}, Port: -1,
@@ -83,8 +78,13 @@ func (p *lane) Stop() (Counts, error) {
 		Lost: s.Total.Dropped() + s.Total.ReplicasDropped(), Busy: s.Lanes[0].Time.Busy,
 	}
 	if p.inKernel {
-		n.Returned = s.Ports[0].Steering[xdp.Reflected.String()]
-		n.Received = n.Returned + s.Ports[0].Steering[xdp.Sunk.String()]
+		by := s.Ports[0].Steering
+		if p.on.Task == Reflect {
+			n.Returned = by[xdp.Reflected.String()]
+		}
+		for _, v := range []xdp.Verdict{xdp.Reflected, xdp.Sunk, xdp.Summed, xdp.Repeated} {
+			n.Received += by[v.String()]
+		}
 	}
 	return n, errors.Join(err, s.Check())
 }
