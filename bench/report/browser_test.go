@@ -1,31 +1,24 @@
 package report
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
-	"time"
+
+	"gradnic/internal/tooltest"
 )
 
 // In a real browser the page fits its window, wide or narrow: what is too wide scrolls by itself. GRADNIC_SCREENSHOT names
 // a file to write a picture to, of the report that GRADNIC_REPORT names.
 func TestPageFitsTheWindow(t *testing.T) {
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		if os.Getenv("GRADNIC_CHECK_ALL") != "" {
-			t.Fatal("chromium is not installed")
-		}
-		t.Skip("chromium is not installed: the page is not tested in a browser")
-	}
+	tooltest.Need(t, "chromium")
 	r := example()
 	if path := os.Getenv("GRADNIC_REPORT"); path != "" {
+		var err error
 		if r, err = Read(path); err != nil {
 			t.Fatal(err)
 		}
@@ -47,21 +40,7 @@ func TestPageFitsTheWindow(t *testing.T) {
 		}
 	}))
 	defer site.Close()
-	browse := func(path string, extra ...string) string {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		defer cancel()
-		args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-			"--user-data-dir=" + filepath.Join(t.TempDir(), "profile")}, extra...)
-		cmd := exec.CommandContext(ctx, chromium, append(args, site.URL+path)...)
-		cmd.WaitDelay = 5 * time.Second
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("chromium: %v", err)
-		}
-		return string(out)
-	}
-	dom := browse("/", "--virtual-time-budget=3000", "--dump-dom")
+	dom := tooltest.Browse(t, site.URL+"/", "--hide-scrollbars", "--virtual-time-budget=3000", "--dump-dom")
 	m := regexp.MustCompile(`<title>(\d+):(\d+),(\d+):(\d+)</title>`).FindStringSubmatch(dom)
 	if m == nil {
 		t.Fatalf("no measures in %s", dom)
@@ -76,6 +55,6 @@ func TestPageFitsTheWindow(t *testing.T) {
 	if file := os.Getenv("GRADNIC_SCREENSHOT"); file != "" {
 		scheme := os.Getenv("GRADNIC_SCHEME") // 0: dark, 1: light
 		width := os.Getenv("GRADNIC_WIDTH")
-		browse("/page", "--screenshot="+file, fmt.Sprintf("--window-size=%s,1400", width), "--blink-settings=preferredColorScheme="+scheme)
+		tooltest.Browse(t, site.URL+"/page", "--hide-scrollbars", "--screenshot="+file, fmt.Sprintf("--window-size=%s,1400", width), "--blink-settings=preferredColorScheme="+scheme)
 	}
 }

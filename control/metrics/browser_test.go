@@ -1,31 +1,22 @@
 package metrics
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"gradnic/control"
 	"gradnic/dataplane"
+	"gradnic/internal/tooltest"
 )
 
 // The page in a real browser: it shows what is there, and what comes while it is open,
 // since it takes itself again. GRADNIC_SCREENSHOT names a file to write a picture to.
 func TestPageInBrowser(t *testing.T) {
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		if os.Getenv("GRADNIC_CHECK_ALL") != "" {
-			t.Fatal("chromium is not installed")
-		}
-		t.Skip("chromium is not installed: the page is not tested in a browser")
-	}
+	tooltest.Need(t, "chromium")
 	r := newRig(t, false)
 	r.send(t, 0)
 	r.send(t, 9)
@@ -48,19 +39,9 @@ func TestPageInBrowser(t *testing.T) {
 		inner(w, q)
 	}))
 	defer site.Close()
-	browse := func(extra ...string) string {
+	browse := func(flag string) string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		defer cancel()
-		args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-			"--user-data-dir=" + filepath.Join(t.TempDir(), "profile"), "--virtual-time-budget=7000", "--window-size=1100,900"}, extra...)
-		cmd := exec.CommandContext(ctx, chromium, append(args, site.URL+"/")...)
-		cmd.WaitDelay = 5 * time.Second
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("chromium: %v", err)
-		}
-		return string(out)
+		return tooltest.Browse(t, site.URL+"/", "--virtual-time-budget=7000", "--window-size=1100,900", flag)
 	}
 	dom := browse("--dump-dom")
 	for _, want := range []string{"<td>later</td>", "<td>unknown-worker</td>", `<p class="dim" id="state">live</p>`, "gradnic 10.50.0.254"} {

@@ -6,18 +6,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"gradnic/internal/tooltest"
 )
 
 // Build builds the library of the checkout below which the test runs, and returns its path; gradnic.h is beside it. Without
 // a C compiler the test is skipped, but fails where CI says that all must be there.
 func Build(t testing.TB) string {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("gcc is not installed")
-		}
-		t.Skip("NOT RUN: gcc is not installed")
-	}
+	tooltest.Need(t, "gcc")
 	dir := t.TempDir()
 	so := filepath.Join(dir, "libgradnic.so")
 	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-o", so, "gradnic/host/capi")

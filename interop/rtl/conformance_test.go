@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gradnic/internal/captures"
+	"gradnic/internal/tooltest"
 	"gradnic/interop"
 )
 
@@ -16,7 +17,7 @@ import (
 // named here: everything else must pass.
 func runSuite(t *testing.T, simulator, suite, command string, elements []int, o interop.Options, unsupported ...string) {
 	t.Helper()
-	need(t, simulator)
+	tooltest.Need(t, simulator)
 	path, err := filepath.Abs("run.sh")
 	if err != nil {
 		t.Fatal(err)

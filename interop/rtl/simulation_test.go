@@ -13,19 +13,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// need ends a test that needs a tool that is not installed. A machine that says CI=true must have it.
-func need(t *testing.T, tool string) {
-	t.Helper()
-	if _, err := exec.LookPath(tool); err == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is not installed", tool)
-	}
-	t.Skipf("%s is not installed", tool)
-}
+	"gradnic/internal/tooltest"
+)
 
 // build is where run.sh keeps what it compiles, for all tests.
 var build string
@@ -68,7 +58,7 @@ type simulation struct {
 // start runs the aggregator of a protocol by run.sh, until the test ends.
 func start(t *testing.T, simulator, protocol string, plusargs ...string) *simulation {
 	t.Helper()
-	need(t, simulator)
+	tooltest.Need(t, simulator)
 	s := &simulation{t: t, cmd: exec.Command("./run.sh", plusargs...)}
 	s.cmd.Env = append(os.Environ(), "SIM="+simulator, "PROTOCOL="+protocol, "RTL_BUILD="+build)
 	var err error
@@ -157,7 +147,7 @@ func (s *simulation) exchange(frames ...[]byte) (out [][]byte) {
 
 // The Verilog is clean to a stricter reader than the simulator.
 func TestLint(t *testing.T) {
-	need(t, "verilator")
+	tooltest.Need(t, "verilator")
 	sources, err := filepath.Glob("*.v")
 	if err != nil {
 		t.Fatal(err)

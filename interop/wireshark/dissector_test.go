@@ -16,6 +16,7 @@ import (
 	apiv1 "gradnic/control/api/v1"
 	"gradnic/control/pcapng"
 	"gradnic/internal/captures"
+	"gradnic/internal/tooltest"
 	"gradnic/wire/inet"
 	"gradnic/wire/native"
 )
@@ -25,17 +26,12 @@ const script = "gradnic.lua"
 // tshark runs tshark with the dissector, and nothing of the user's, and returns what it prints.
 func tshark(t *testing.T, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath("tshark"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip("tshark is not installed")
-	}
+	program := tooltest.Need(t, "tshark")
 	path, err := filepath.Abs(script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("tshark", append(args, "-n", "-X", "lua_script:"+path)...)
+	cmd := exec.Command(program, append(args, "-n", "-X", "lua_script:"+path)...)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "LC_ALL=C")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
