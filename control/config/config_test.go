@@ -114,12 +114,9 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// What Print writes is read as the same values.
-func TestPrintIsReadAgain(t *testing.T) {
-	v := newValues()
-	if err := v.read(whole); err != nil {
-		t.Fatal(err)
-	}
+// isReadAgain prints the values and reads what was printed, which must be the same ones.
+func (v *values) isReadAgain(t *testing.T) {
+	t.Helper()
 	var out bytes.Buffer
 	if err := Print(&out, v.flags, "config"); err != nil {
 		t.Fatal(err)
@@ -129,9 +126,18 @@ func TestPrintIsReadAgain(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	if c := Changes(v.flags, again.flags); len(c) != 0 {
-		t.Errorf("%v\n%s", c, out.String())
+		t.Fatalf("%v\n%s", c, out.String())
 	}
-	out.Reset()
+}
+
+// What Print writes is read as the same values.
+func TestPrintIsReadAgain(t *testing.T) {
+	v := newValues()
+	if err := v.read(whole); err != nil {
+		t.Fatal(err)
+	}
+	v.isReadAgain(t)
+	var out bytes.Buffer
 	if err := Print(&out, newValues().flags, "config"); err != nil || !strings.Contains(out.String(), "\n# port:\n") || strings.Contains(out.String(), "config") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
@@ -182,16 +188,6 @@ func FuzzRead(f *testing.F) {
 		case <-time.After(5 * time.Second):
 			t.Fatalf("reading does not end")
 		}
-		var out bytes.Buffer
-		if err := Print(&out, v.flags, "config"); err != nil {
-			t.Fatal(err)
-		}
-		again := newValues()
-		if err := again.read(out.String()); err != nil {
-			t.Fatalf("%v\n%s", err, out.String())
-		}
-		if c := Changes(v.flags, again.flags); len(c) != 0 {
-			t.Fatalf("%v\n%s", c, out.String())
-		}
+		v.isReadAgain(t)
 	})
 }
