@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -93,8 +92,8 @@ func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
 			}
 		}
 		for _, measure := range []func() error{
-			func() error { return rig.unicast(ctx, o, self("lane"), r) },
-			func() error { return rig.multicast(ctx, o, self("lane"), self("rings"), c, r) },
+			func() error { return rig.unicast(ctx, o, self, r) },
+			func() error { return rig.multicast(ctx, o, self, c, r) },
 			func() error { return rig.latency(ctx, o, self("lane"), c, r) },
 		} {
 			if err := measure(); err != nil {
@@ -107,104 +106,6 @@ func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
 		r.Interrupted = err.Error()
 	}
 	return r, err
-}
-
-// unicast measures the NIC's main work: contributions of eight workers come in on one netdev, and each finished
-// slot is answered with eight unicast replies, as SwitchML's rules ask. Its yardstick is the lane's own
-// forward-and-return of frames of the same size, since both send as many frames as they receive.
-func (r *Rig) unicast(ctx context.Context, o EngineOptions, argv []string, rep *report.Report) error {
-	for _, a := range []struct {
-		task peers.Task
-		size int
-	}{{peers.Aggregate64, 308}, {peers.Aggregate256, 1076}} {
-		var moved, answered, returns []float64
-		for round := range o.Rounds {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			back, _, err := r.turn(contestant{name: "lane", argv: argv}, peers.Reflect, a.size, o.Run)
-			if err != nil {
-				return fmt.Errorf("reflect/lane/%d: %w", a.size, err)
-			}
-			run, n, err := r.aggregate(argv, a.task, a.size, o.Run)
-			if err != nil {
-				return fmt.Errorf("aggregate-unicast/%d: %w", a.size, err)
-			}
-			// The generator overruns the lane, and a slot that misses one contribution is not answered: less goes out than
-			// comes in, while what is reflected does both. So both count.
-			moved, returns = append(moved, run.Mpps(n.Received+run.Returned)/2), append(returns, back)
-			answered = append(answered, float64(run.Returned)/float64(n.Received))
-			fmt.Fprintf(o.Log, "round %d/%d  aggregate-unicast/%-4d %6.2f Mpps in, %.2f Mpps of results out, %.3f M slots/s\n",
-				round+1, o.Rounds, a.size, run.Mpps(n.Received), run.Mpps(run.Returned), run.Mpps(n.Results))
-		}
-		rep.Add(report.Row{
-			Name: fmt.Sprintf("aggregate-unicast/%d", a.size), Unit: "Mpps each way", Goal: goalUnicast,
-			Against: fmt.Sprintf("reflect/lane/%d", a.size), Bound: "one sk_buff a reply in copy-mode transmit", Load: report.LoadAverage(),
-			Note: fmt.Sprintf("mean of what came in and what went out; %.0f %% of what came in was answered, the generator overruns the lane", 100*report.Median(answered)),
-		}, moved, returns)
-	}
-	return nil
-}
-
-// multicast measures aggregation where software is fast: one frame leaves for eight that came in. Its yardstick is
-// receive-and-drop of the same frames, the faster of gradnic's rings and C in the same round.
-func (r *Rig) multicast(ctx context.Context, o EngineOptions, lane, rings []string, c string, rep *report.Report) error {
-	for _, a := range []struct {
-		task peers.Task
-		size int
-	}{{peers.Multicast64, 308}, {peers.Multicast256, 1076}} {
-		var in, drops, taken, busy []float64
-		for round := range o.Rounds {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			ours, _, err := r.turn(contestant{name: "rings", argv: rings}, peers.Drop, a.size, o.Run)
-			if err != nil {
-				return fmt.Errorf("drop/rings/%d: %w", a.size, err)
-			}
-			theirs, _, err := r.turn(contestant{name: "c", argv: []string{c}, c: true}, peers.Drop, a.size, o.Run)
-			if err != nil {
-				return fmt.Errorf("drop/c/%d: %w", a.size, err)
-			}
-			run, n, err := r.aggregate(lane, a.task, a.size, o.Run)
-			if err != nil {
-				return fmt.Errorf("aggregate-multicast/%d: %w", a.size, err)
-			}
-			in, drops = append(in, run.Mpps(n.Received)), append(drops, min(max(ours, theirs), enoughMulticast/goalMulticast))
-			taken, busy = append(taken, float64(n.Received)/float64(run.Offered)), append(busy, n.Busy.Seconds()/run.Elapsed.Seconds())
-			fmt.Fprintf(o.Log, "round %d/%d  aggregate-multicast/%-4d %6.2f Mpps in, drop %.2f rings, %.2f C; %.3f M slots/s\n",
-				round+1, o.Rounds, a.size, run.Mpps(n.Received), ours, theirs, run.Mpps(n.Results))
-		}
-		bound := "the lane: parse, sum, and one sk_buff for eight frames"
-		if report.Median(taken) > 0.99 {
-			// The lane reads every line of a frame; the softirq has to take them back for the next frame in that memory.
-			bound = "the generator's core, whose softirq fills memory that the lane has read: what it offers is taken"
-		}
-		rep.Add(report.Row{
-			Name: fmt.Sprintf("aggregate-multicast/%d", a.size), Unit: "Mpps in", Goal: goalMulticast,
-			Against: fmt.Sprintf("the faster of drop/rings and drop/c at %d, %.2f Mpps at most", a.size, enoughMulticast/goalMulticast), Bound: bound, Load: report.LoadAverage(),
-			Note: fmt.Sprintf("%.1f %% of the offered frames taken; the lane had work %.0f %% of the time", 100*report.Median(taken), 100*report.Median(busy)),
-		}, in, drops)
-	}
-	return nil
-}
-
-// aggregate is one turn of the NIC with the bench's job, the generator playing its workers. Slots that were finished
-// must be an eighth of what contributed, or the figure is of something else.
-func (r *Rig) aggregate(argv []string, task peers.Task, size int, d time.Duration) (Run, peers.Counts, error) {
-	p, err := peers.Launch(r.dev, "lane", argv, r.target(task))
-	if err != nil {
-		return Run{}, peers.Counts{}, err
-	}
-	run, err := r.drive(socket, gen.Options{Frame: r.Frame(size, false), Workers: peers.AggregateWorkers, Slots: peers.AggregateSlots}, d)
-	n, err2 := p.Stop()
-	if err := errors.Join(err, err2); err != nil {
-		return run, n, err
-	}
-	if n.Results == 0 || n.Results > n.Received/peers.AggregateWorkers {
-		return run, n, fmt.Errorf("%d slots finished of %d contributions of %d workers", n.Results, n.Received, peers.AggregateWorkers)
-	}
-	return run, n, nil
 }
 
 // engineRows turns the series of one task into rows: gradnic's against each yardstick, then the yardsticks.
