@@ -90,6 +90,18 @@
 //	to be taken, but over its sender's budget            over-budget      nowhere: dropped
 //	to be taken, after SetAnswer(SinkHere)               sunk             nowhere: dropped
 //	to be taken, after SetAnswer(ReflectHere)            reflected        back, by XDP_TX
+//	of a worker of a job in [Sums], new in its slot      summed           nowhere: added to the slot, unless that is complete now
+//	the same once more, before its slot is complete      repeated         nowhere: dropped
+//
+// # Adding up where a frame arrives
+//
+// After [Steering.SetSums] the program holds the slots of SwitchML jobs itself: a
+// contribution is added to its slot in the driver's receive path, on the core that the
+// frame came to, and only one that completes its slot, or that asks again for a
+// result, goes to a socket, as the result. For eight workers that is one copy to user space instead of
+// eight. Values are added two at a time in 64 bits; sums that may wrap are added one
+// at a time and counted (bpf/sum.h has the bounds). A lock a slot lets queues and
+// netdevs share them. The rule is that of package aggregation, which the tests hold it to.
 //
 // Budgets ([Steering.SetBudgets]) are by source MAC, each a bucket of tokens that the CPUs share; without any, the way of a
 // frame is as short as it was before there were budgets (BenchmarkSteer).
