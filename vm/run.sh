@@ -12,7 +12,7 @@ mkdir -p "$dir"
 
 # The tests of xdp that ask something of the kernel. Left out: those on pure memory, and those that need tools or much
 # memory of the host, and those that bound how long things take.
-readonly socket_tests='^Test(OneKickSendsAll|RecycledAddresses|OpenAndClose|HeldQueue|SocketsKeep|RingsOfDifferent|LossIsCounted|ModesOfOne|Anchor|MultiBuffer|LiveSockets|Attach|ForeignProgram|QueuesShare|UMEMWithoutAnchor|InterfaceDown|HugePages|Verdicts|NothingIsTaken|Ports|BindChecks|BudgetsCharge|BudgetsChange|BudgetsFollow|ReflectedFrame|Account$|AnswersAre)'
+readonly socket_tests='^Test(OneKickSendsAll|RecycledAddresses|OpenAndClose|HeldQueue|SocketsKeep|RingsOfDifferent|LossIsCounted|ModesOfOne|Anchor|MultiBuffer|LiveSockets|Attach|ForeignProgram|QueuesShare|UMEMWithoutAnchor|InterfaceDown|HugePages|Verdicts|NothingIsTaken|Ports|BindChecks|BudgetsCharge|BudgetsChange|BudgetsFollow|ReflectedFrame|Account$|AnswersAre|SumVerdicts|SumsNeed|SumOver)'
 # Modules besides those they need.
 readonly modules=(virtio_pci virtio_net vmxnet3 e1000e veth pktgen)
 

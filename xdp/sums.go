@@ -19,8 +19,6 @@ const (
 	MaxSumWorkers = 32
 	// SumBuckets is the length of SumStatus.Times: bucket i counts times below 2^(10+i) ns, the last one all others.
 	SumBuckets = 27
-	// sumVersions is how many times a slot is there: SwitchML's sets.
-	sumVersions = 2
 )
 
 // SumMark is what a frame of a job's worker says in its UDP checksum, in network byte order, when the program lets it go

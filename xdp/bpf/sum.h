@@ -103,7 +103,7 @@ struct sum_member {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC); /* changed from user space alone */
-	__uint(max_entries, SUM_MEMBERS);
+	__uint(max_entries, SUM_MEMBERS + 1); /* a member that gets other addresses has both for a moment */
 	__type(key, struct sum_key);
 	__type(value, struct sum_member);
 } sum_members SEC(".maps");
@@ -133,20 +133,33 @@ struct {
 	__type(value, struct sum_job);
 } sum_jobs SEC(".maps");
 
-/* sum_time counts a slot that took so long. */
+#define IN_ORDER(x) asm volatile("" : "+r"(x) : : "memory") /* clang would have more in flight than there are registers */
+
+/*
+ * sum_time counts a slot that took so long. Its place is written in the program, not computed: once a computed number is
+ * added to a pointer, the verifier, without CAP_PERFMON, takes two paths for the same only when all numbers are, and with
+ * Linux 6.1 it does not come to an end.
+ */
 static __always_inline void sum_time(struct sum_job *j, __u64 ns)
 {
 	__u64 v = ns >> SUM_FIRST_BUCKET;
-	__u32 i = 0;
 
 	j->nanoseconds += ns;
-#pragma unroll
-	for (int k = 0; k < SUM_BUCKETS - 1; k++) {
-		i += v != 0;
-		v >>= 1;
-	}
-	if (i < SUM_BUCKETS)
-		j->times[i]++;
+#define COUNT_IN(i)									\
+	do {										\
+		if (!v) {								\
+			j->times[i]++;							\
+			asm volatile("" : : "i"(i) : "memory"); /* or clang has one place for all */ \
+			return;								\
+		}									\
+		v >>= 1;								\
+		IN_ORDER(v);								\
+	} while (0)
+	COUNT_IN(0); COUNT_IN(1); COUNT_IN(2); COUNT_IN(3); COUNT_IN(4); COUNT_IN(5); COUNT_IN(6);
+	COUNT_IN(7); COUNT_IN(8); COUNT_IN(9); COUNT_IN(10); COUNT_IN(11); COUNT_IN(12); COUNT_IN(13);
+	COUNT_IN(14); COUNT_IN(15); COUNT_IN(16); COUNT_IN(17); COUNT_IN(18); COUNT_IN(19); COUNT_IN(20);
+	COUNT_IN(21); COUNT_IN(22); COUNT_IN(23); COUNT_IN(24); COUNT_IN(25);
+	j->times[SUM_BUCKETS - 1]++;
 }
 
 /*
@@ -154,7 +167,6 @@ static __always_inline void sum_time(struct sum_job *j, __u64 ns)
  * loop, and of a program without CAP_PERFMON the verifier takes one for endless. Values
  * begin at 4 bytes beyond a multiple of 8, which no machine with XDP in its drivers minds.
  */
-#define IN_ORDER(x) asm volatile("" : "+r"(x) : : "memory") /* clang would have more in flight than there are registers */
 #define SUM_LOOP(n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n) / 2; i++)
 
 /*
@@ -274,17 +286,17 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 	struct udp *udp = data + sizeof(*eth) + sizeof(*ip);
 	__u8 *header = data + sizeof(*eth) + sizeof(*ip) + sizeof(*udp);
 	__u64 *p = data + SUM_VALUES;
-	__u64 now = 0, bits, turn = TURN, shift;
-	__u32 index, slot, bit, seen, length, total, base, wraps = 0;
+	/* Words, so that registers are put aside whole: without CAP_PERFMON the verifier lets nothing less be put where a pointer was. */
+	__u64 now = 0, bits, turn = TURN, shift, index, bit, seen, length, total, base, wraps = 0, large, answered = 0;
+	__u32 slot;
 	struct sum_key key = {};
 	struct sum_member *m;
 	struct sum_worker *w;
 	struct sum_version *v, *other;
 	struct sum_slot *s;
 	struct sum_job *j;
-	int large, last, empty, answered = 0;
 
-	if (data + SUM_VALUES > end || (ntohs(udp->dst) & SUM_PORT_MASK) != SUM_PORT)
+	if ((void *)header > end || (ntohs(udp->dst) & SUM_PORT_MASK) != SUM_PORT)
 		return NOT_SUMMED;
 	__builtin_memcpy(key.mac, eth->src, sizeof(key.mac));
 	__builtin_memcpy(key.ip, ip->src, sizeof(key.ip));
@@ -295,11 +307,14 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 	length = ntohs(udp->length);
 	total = ntohs(ip->length);
 	large = m->elements == SUM_ELEMENTS;
+	IN_ORDER(large);
+	if ((void *)p > end)
+		return RESULT;
 	index = header[6] << 8 | header[7];
 	slot = index & SUM_SLOT_MASK;
+	/* A packet that has more behind its datagram goes on, too: no worker sends one, and where it ends takes a computed number. */
 	if (header[0] >> 4 != SUM_TYPE || (header[0] & 7) != (large ? 3 : 1) ||
-	    length != sizeof(*udp) + SUM_HEADER + 4 * m->elements || total < sizeof(*ip) + length ||
-	    data + sizeof(*eth) + total > end || slot >= m->slots)
+	    length != sizeof(*udp) + SUM_HEADER + 4 * m->elements || total != sizeof(*ip) + length || slot >= m->slots)
 		return RESULT;
 	slot += m->base;
 	s = bpf_map_lookup_elem(&sum_slots, &slot);
@@ -311,12 +326,20 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 		return RESULT;
 
 	index >>= 15;
-	v = &s->version[index & 1];
-	other = &s->version[~index & 1];
-	bit = 1U << (m->rank & 31);
+	if (index) { /* without a computed number, as in sum_time */
+		v = &s->version[1];
+		other = &s->version[0];
+		IN_ORDER(v);
+	} else {
+		v = &s->version[0];
+		other = &s->version[1];
+		IN_ORDER(v);
+	}
+	bit = 1ULL << (m->rank & 31);
+	IN_ORDER(bit);
 	shift = SHIFT(m->bias);
 	/* Looked at without the lock: whoever is wrong has no time for its slot, and says so. */
-	if (!v->count)
+	if (!v->count || s->generation != m->generation)
 		now = bpf_ktime_get_ns();
 
 	bpf_spin_lock(&s->lock);
@@ -330,6 +353,7 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 		v->count = other->count = 0;
 	}
 	seen = v->seen;
+	IN_ORDER(seen);
 	v->seen = seen | bit;
 	other->seen &= ~bit;
 	if (seen & bit) {
@@ -342,17 +366,13 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 		}
 		answered = 1;
 	} else {
-		empty = !seen;
-		last = m->workers == 1;
-		if (last) {
-			v->started = now;
-		} else if (!v->count) {
+		if (v->count) {
+			v->count--;
+		} else {
 			v->count = m->workers - 1;
 			v->started = now;
-		} else {
-			last = --v->count == 0;
 		}
-		if (empty) {
+		if (!seen) {
 			v->exact = 0;
 			v->folds = 1;
 			v->exponents[0] = header[8];
@@ -390,7 +410,7 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 					wraps += sum_exactly(v, p, SUM_FEW, SUM_ELEMENTS - SUM_FEW);
 			}
 		}
-		if (!last) {
+		if (v->count) {
 			bpf_spin_unlock(&s->lock);
 			w->received++;
 			w->contributed++;
