@@ -50,7 +50,7 @@ func (a ability) only(spec *ebpf.CollectionSpec, multi bool) {
 
 // learn puts a program that has an ability in the place of the one that is there. st.mu is held.
 func (st *Steering) learn(a ability) error {
-	if st.ability == a {
+	if st.ability == a && (a != sums || st.memory == st.sums) {
 		return nil
 	}
 	p, err := st.load(a)
@@ -65,6 +65,10 @@ func (st *Steering) learn(a ability) error {
 	}
 	old := st.learned
 	st.ability, st.learned, st.program = a, p, p
+	st.memory = nil
+	if a == sums {
+		st.memory = st.sums
+	}
 	if old == nil {
 		return nil
 	}
@@ -85,7 +89,7 @@ func (st *Steering) load(a ability) (*ebpf.Program, error) {
 		st.sums.mu.Lock()
 		defer st.sums.mu.Unlock()
 		if st.sums.closed {
-			return nil, fmt.Errorf("steering: sums: %w", ErrClosed)
+			return nil, ErrSumsClosed
 		}
 		for name, m := range st.sums.maps() {
 			use[name] = *m
@@ -101,24 +105,35 @@ func (st *Steering) load(a ability) (*ebpf.Program, error) {
 }
 
 // SetSums makes the program add up what workers of s's jobs contribute, from now on; nil ends that: their frames go to
-// sockets as they are. Packet budgets apply. The first time it loads a larger program, with the rights that Attach
-// takes, and puts it in the place of the one that is there, at once for frames. A SetAnswer of another answer than
-// ToSocket goes before: then nothing is summed up. s must stay open for as long as it is set.
+// sockets as they are. Packet budgets apply. The first time, and for another s, it loads a larger program, with the rights
+// that Attach takes, and puts it in the place of the one that is there, at once for frames. A SetAnswer of another answer than
+// ToSocket goes before: then nothing is summed up. s must stay open for as long as it is set; its memory is freed
+// when it is closed and no program has it any more, neither by a later SetSums nor after Close. An error leaves everything
+// as it was.
 func (st *Steering) SetSums(s *Sums) error {
 	st.mu.Lock()
+	defer st.mu.Unlock()
 	if st.closed {
-		st.mu.Unlock()
 		return ErrClosed
 	}
-	if s != st.sums && st.ability == sums {
-		st.ability = steers // the program that is there has the other one's memory
+	if s != nil {
+		s.mu.Lock()
+		closed := s.closed
+		s.mu.Unlock()
+		if closed {
+			return fmt.Errorf("steering: %w", ErrSumsClosed)
+		}
 	}
+	before := st.sums
 	st.sums = s
-	st.mu.Unlock()
-	return st.change(func(c *bpf.SteerAddress) {
+	err := st.configure(func(c *bpf.SteerAddress) {
 		c.Flags &^= flagSums
 		if s != nil {
 			c.Flags |= flagSums
 		}
 	})
+	if err != nil {
+		st.sums = before
+	}
+	return err
 }

@@ -32,6 +32,7 @@ type Steering struct {
 	ability   ability       // of program
 	learned   *ebpf.Program // program, once it is another than coll's; the link's then
 	sums      *Sums         // nil: none
+	memory    *Sums         // of program, when it can sum up
 	multi     bool
 	config    *ebpf.Map
 	ports     *ebpf.Map
@@ -85,6 +86,11 @@ func (st *Steering) change(f func(*bpf.SteerAddress)) error {
 	if st.closed {
 		return ErrClosed
 	}
+	return st.configure(f)
+}
+
+// configure is change with st.mu held, of a Steering that is open.
+func (st *Steering) configure(f func(*bpf.SteerAddress)) error {
 	next := st.settings
 	f(&next)
 	// The program comes before what it is to do. One that could do more than it has to is left where it is.

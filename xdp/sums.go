@@ -97,6 +97,9 @@ type sumJob struct {
 // ErrNoSumSlots is wrapped by the error of Install when there is no room for the job's slots.
 var ErrNoSumSlots = errors.New("no room for the slots")
 
+// ErrSumsClosed is what a closed Sums returns.
+var ErrSumsClosed = errors.New("the memory of the sums is closed")
+
 var sumMaps = [...]string{bpf.SteerMapSumSlots, bpf.SteerMapSumMembers, bpf.SteerMapSumWorkers, bpf.SteerMapSumJobs}
 
 // NewSums makes the memory. It needs CAP_BPF.
@@ -173,7 +176,7 @@ func (s *Sums) Install(j SumJob) (SumJobID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return 0, ErrClosed
+		return 0, ErrSumsClosed
 	}
 	base, ok := s.room(j.Slots)
 	if !ok || len(s.all) == MaxSumJobs {
@@ -303,7 +306,7 @@ func (s *Sums) forget(key bpf.SteerSumKey) error {
 
 func (s *Sums) job(id SumJobID) (*sumJob, error) {
 	if s.closed {
-		return nil, ErrClosed
+		return nil, ErrSumsClosed
 	}
 	j := s.all[id]
 	if j == nil {

@@ -304,3 +304,20 @@ func TestSumOverVeth(t *testing.T) {
 		})
 	}
 }
+
+// rebind puts a socket on queue 0 again.
+func rebind(t testing.TB, st *Steering) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Close(fd); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := st.Bind(0, &Socket{fd: fd}); err != nil {
+		t.Fatal(err)
+	}
+}
