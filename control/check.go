@@ -31,6 +31,11 @@ func (j *Jobs) check(spec dataplane.JobSpec) error {
 	if spec.Slots < 1 || spec.Slots > dataplane.MaxSlots {
 		return refuse(Invalid, "job.slots", "%d: a job has 1 to %d slots", spec.Slots, dataplane.MaxSlots)
 	}
+	if spec.InKernel {
+		if err := j.checkInKernel(spec); err != nil {
+			return err
+		}
+	}
 	ranks := map[int]int{}
 	addresses := map[inet.Addr]int{}
 	for i, w := range spec.Members {
@@ -52,6 +57,45 @@ func (j *Jobs) check(spec dataplane.JobSpec) error {
 			return err
 		}
 		ranks[w.Rank], addresses[w.IP] = i, w.Rank
+	}
+	return nil
+}
+
+// checkInKernel refuses a job that steering programs cannot add up.
+func (j *Jobs) checkInKernel(spec dataplane.JobSpec) error {
+	const field = "job.in_kernel"
+	switch {
+	case spec.Protocol != dataplane.ProtocolSwitchML:
+		return refuse(Invalid, field, "it is for protocol %s, not %s", dataplane.ProtocolSwitchML, spec.Protocol)
+	case spec.Layout != "":
+		return refuse(Invalid, field, "the kernel knows the protocol's own header, not layout %s: leave one of them out", spec.Layout)
+	}
+	ports := j.nic.Snapshot().Ports
+	for i := range ports {
+		if p := &ports[i]; p.Kind != "xdp" {
+			return refuse(Unsupported, field, "port %s is of kind %s: all ports must be netdevs, whose steering programs add up", p.Name, p.Kind)
+		}
+	}
+	for _, w := range spec.Members {
+		if err := j.checkPlace(fmt.Sprintf("job.members[rank %d]", w.Rank), w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place gives a worker the only port that there is, unless it has one.
+func (j *Jobs) place(w dataplane.WorkerSpec) dataplane.WorkerSpec {
+	if w.Port < 0 && len(j.ports) == 1 {
+		w.Port = 0
+	}
+	return w
+}
+
+// checkPlace refuses a worker of a job in the kernel that could be at several ports.
+func (j *Jobs) checkPlace(field string, w dataplane.WorkerSpec) error {
+	if w.Port < 0 {
+		return refuse(Invalid, field+".port", "missing: a job in the kernel does not learn at which of %v a worker is", j.ports)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"gradnic/dataplane"
+	"gradnic/xdp"
 )
 
 // Kind says what sort of refusal an Error is.
@@ -97,6 +98,8 @@ func fromDataplane(what string, err error) error {
 		kind = Exists
 	case errors.Is(err, dataplane.ErrStopped):
 		kind = Stopped
+	case errors.Is(err, xdp.ErrNoSumSlots):
+		kind = Exhausted
 	}
 	return &Error{Kind: kind, Why: what, err: err}
 }

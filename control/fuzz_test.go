@@ -11,7 +11,7 @@ import (
 func FuzzReadJobFile(f *testing.F) {
 	for _, s := range []string{
 		"name: a\nworkers: 2\nmembers:\n  - {rank: 0, mac: 02:00:00:00:01:00, ip: 10.50.0.1, port: p}\n",
-		"name: &a a\ntenant: *a\n", "name: [\n", "- 1\n", "name: !!binary AAAA\n", "<<: {name: a}\n", "name: |\n  a\n", "workers: 0x20\n", "workers: 1e3\n", "a: b: c\n", "\x00", "? a\n: b\n",
+		"name: &a a\ntenant: *a\n", "name: [\n", "- 1\n", "name: !!binary AAAA\n", "<<: {name: a}\n", "name: |\n  a\n", "workers: 0x20\n", "workers: 1e3\n", "a: b: c\n", "\x00", "? a\n: b\n", "name: a\nin_kernel: true\n",
 	} {
 		f.Add([]byte(s))
 	}

@@ -24,6 +24,8 @@ type JobFile struct {
 	Members  []MemberFile `yaml:"members"`
 	// Layout is the name of a header that the NIC has, which the job's frames have; empty: the protocol's own.
 	Layout string `yaml:"layout"`
+	// InKernel is for protocol switchml: contributions are added up where frames arrive.
+	InKernel bool `yaml:"in_kernel"`
 
 	// For the native protocol, as in the API's NativeSpec.
 	Number    uint32        `yaml:"number"`
@@ -109,13 +111,15 @@ func (f *JobFile) Proto() (*apiv1.JobSpec, error) {
 	}
 	spec := &apiv1.JobSpec{
 		Name: f.Name, Tenant: f.Tenant, Protocol: protocol,
-		Workers: f.Workers, Elements: f.Elements, Slots: f.Slots, Layout: f.Layout,
+		Workers: f.Workers, Elements: f.Elements, Slots: f.Slots, Layout: f.Layout, InKernel: f.InKernel,
 	}
 	native := &apiv1.NativeSpec{Number: f.Number, Type: f.Type, Op: f.Op, Order: f.Order, Policy: f.Policy, Multicast: f.Multicast, Codec: f.Codec, ResultCodec: f.Result, Tagged: f.Tagged}
 	if f.Deadline != 0 {
 		native.Deadline = durationpb.New(f.Deadline)
 	}
 	switch {
+	case protocol == apiv1.Protocol_PROTOCOL_NATIVE && f.InKernel:
+		return nil, fmt.Errorf("in_kernel is for protocol switchml")
 	case protocol == apiv1.Protocol_PROTOCOL_NATIVE:
 		spec.Native = native
 	case f.Number != 0 || f.Type != "" || f.Op != "" || f.Order != "" || f.Policy != "" || f.Deadline != 0 || f.Multicast != "" || f.Codec != "" || f.Result != "" || f.Tagged:

@@ -47,6 +47,7 @@ func TestReadJobFileIsStrict(t *testing.T) {
 		"not a number":      {"name: a\nworkers: many\n", "[2:"},
 		"negative":          {"name: a\nworkers: -1\n", "[2:"},
 		"too large":         {"name: a\nworkers: 4294967296\n", "[2:"},
+		"no truth":          {"name: a\nin_kernel: perhaps\n", "[2:"},
 		"a list":            {"- a\n- b\n", "[1:"},
 		"empty":             {"# nothing\n", "no job"},
 		"not YAML":          {"name: [\n", "job.yaml"},

@@ -182,7 +182,7 @@ func (j *Jobs) Install(spec dataplane.JobSpec, origin Origin) (bool, error) {
 // for as long as lease; 0: it stays. The same specification again renews it, with
 // this lease.
 func (j *Jobs) InstallFor(spec dataplane.JobSpec, origin Origin, lease time.Duration) (bool, error) {
-	spec = normal(spec)
+	spec = j.normal(spec)
 	if err := checkLease(lease); err != nil {
 		return false, err
 	}
@@ -209,7 +209,7 @@ func (j *Jobs) InstallFor(spec dataplane.JobSpec, origin Origin, lease time.Dura
 // When the new job can not be, the old one is gone nevertheless if its removal
 // had begun; a specification that is refused leaves the old one as it was.
 func (j *Jobs) Replace(spec dataplane.JobSpec, origin Origin) error {
-	spec = normal(spec)
+	spec = j.normal(spec)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.check(spec); err != nil {
@@ -246,6 +246,12 @@ func (j *Jobs) AddWorkerIf(job string, w dataplane.WorkerSpec, generation uint64
 	}
 	if err := j.checkWorker("worker", w, status.JobSpec.Workers); err != nil {
 		return false, err
+	}
+	if status.InKernel {
+		w = j.place(w)
+		if err := j.checkPlace("worker", w); err != nil {
+			return false, err
+		}
 	}
 	r := j.records[job]
 	if r != nil {
@@ -384,7 +390,7 @@ func (j *Jobs) install(spec dataplane.JobSpec, origin Origin, lease time.Duratio
 // own enters a record of a job that is installed.
 func (j *Jobs) own(r *record) {
 	j.records[r.asked.Name] = r
-	r.bytes, _ = j.nic.SlotBytes(r.asked) // no error: it is installed
+	r.bytes, _ = j.slotBytes(r.asked) // no error: it is installed
 	if r.asked.Native != nil {
 		return // several jobs may have a station
 	}
@@ -438,46 +444,4 @@ func (j *Jobs) asked(name string) (dataplane.JobSpec, error) {
 		return r.asked, nil
 	}
 	return normal(status.JobSpec), nil
-}
-
-// normal fills in defaults and puts the members in order, so that specifications can be compared.
-func normal(spec dataplane.JobSpec) dataplane.JobSpec {
-	if spec.Protocol == "" {
-		spec.Protocol = dataplane.ProtocolSwitchML
-	}
-	if spec.Protocol == dataplane.ProtocolNative {
-		normalNative(&spec)
-	}
-	if spec.Elements == 0 {
-		spec.Elements = DefaultElements
-	}
-	if spec.Slots == 0 {
-		spec.Slots = dataplane.DefaultSlots
-	}
-	spec.Members = slices.Clone(spec.Members)
-	slices.SortStableFunc(spec.Members, func(a, b dataplane.WorkerSpec) int { return cmp.Compare(a.Rank, b.Rank) })
-	return spec
-}
-
-func same(a, b dataplane.JobSpec) bool { return difference(a, b) == "" }
-
-// difference names the first field in which two specifications differ.
-func difference(was, is dataplane.JobSpec) string {
-	switch {
-	case was.Tenant != is.Tenant:
-		return fmt.Sprintf("tenant %q, not %q", was.Tenant, is.Tenant)
-	case was.Protocol != is.Protocol:
-		return fmt.Sprintf("protocol %s, not %s", was.Protocol, is.Protocol)
-	case was.Workers != is.Workers:
-		return fmt.Sprintf("workers %d, not %d", was.Workers, is.Workers)
-	case was.Elements != is.Elements:
-		return fmt.Sprintf("elements %d, not %d", was.Elements, is.Elements)
-	case was.Slots != is.Slots:
-		return fmt.Sprintf("slots %d, not %d", was.Slots, is.Slots)
-	case was.Layout != is.Layout:
-		return fmt.Sprintf("layout %q, not %q", was.Layout, is.Layout)
-	case !slices.Equal(was.Members, is.Members):
-		return "other members"
-	}
-	return nativeDifference(was, is)
 }

@@ -75,7 +75,7 @@ func (j *Jobs) restore() error {
 const restartGap = 1 << 20
 
 func (j *Jobs) restoreOne(kept *store.Record) error {
-	spec := normal(kept.Spec)
+	spec := j.normal(kept.Spec)
 	added := slices.Clone(kept.Added)
 	if err := errorsOf(j.movePorts(spec.Members, kept.Ports), j.movePorts(added, kept.Ports)); err != nil {
 		return err

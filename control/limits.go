@@ -160,7 +160,7 @@ func (j *Jobs) admit(spec dataplane.JobSpec) error {
 	if j.limits.Memory == 0 && len(j.limits.Tenants) == 0 && j.limits.Card == nil {
 		return nil
 	}
-	bytes, err := j.nic.SlotBytes(spec)
+	bytes, err := j.slotBytes(spec)
 	if err != nil {
 		return fromDataplane("memory of job "+spec.Name, err)
 	}
@@ -203,6 +203,12 @@ func (j *Jobs) admit(spec dataplane.JobSpec) error {
 		return refuse(Exhausted, "job.slots", "%d slots: %s has %d of %d: %d would fit", spec.Slots, whose, own.slots, q.Slots, max(0, q.Slots-own.slots))
 	}
 	return fits(spec, bytes, whose, own.memory, q.Memory)
+}
+
+// slotBytes is the memory of a job's slots. Those in the kernel count as if lanes had them, so that quotas hold for them too.
+func (j *Jobs) slotBytes(spec dataplane.JobSpec) (int64, error) {
+	spec.InKernel = false
+	return j.nic.SlotBytes(spec)
 }
 
 // admitSenders refuses a job whose workers, or whose tenant, could not be charged: from there on no budget would follow

@@ -48,6 +48,7 @@ func jobSpecFromProto(m *apiv1.JobSpec, ports portNames) (dataplane.JobSpec, err
 		Elements: clampInt(m.GetElements()),
 		Slots:    clampInt(m.GetSlots()),
 		Layout:   m.GetLayout(),
+		InKernel: m.GetInKernel(),
 	}
 	switch m.GetProtocol() {
 	case apiv1.Protocol_PROTOCOL_UNSPECIFIED, apiv1.Protocol_PROTOCOL_SWITCHML:
@@ -107,7 +108,7 @@ func jobToProto(j JobInfo, ports portNames) *apiv1.Job {
 	m := &apiv1.Job{
 		Spec: &apiv1.JobSpec{
 			Name: j.Name, Tenant: j.Tenant, Protocol: protocolToProto(j.Protocol),
-			Workers: uint32(j.Workers), Elements: uint32(j.Elements), Slots: uint32(j.Slots), Layout: j.Layout,
+			Workers: uint32(j.Workers), Elements: uint32(j.Elements), Slots: uint32(j.Slots), Layout: j.Layout, InKernel: j.InKernel,
 		},
 		Generation: j.Generation,
 		Origin:     apiv1.Origin(j.Origin),

@@ -44,7 +44,7 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
-				for _, f := range []string{"workers", "elements", "slots", "tenant", "protocol", "member", "number", "type", "op", "order", "policy", "deadline", "multicast", "codec", "result-codec", "layout"} {
+				for _, f := range []string{"workers", "elements", "slots", "tenant", "protocol", "member", "number", "type", "op", "order", "policy", "deadline", "multicast", "codec", "result-codec", "layout", "in-kernel"} {
 					if cmd.Flags().Changed(f) {
 						return usageErrorf("--%s and -f exclude each other: write it into the file", f)
 					}
@@ -126,6 +126,7 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 	f.StringVar(&job.Codec, "codec", "", "native, float32: what contributions are compressed by, as gradnic show codecs names it (default none)")
 	f.StringVar(&job.Result, "result-codec", "", "native: what results are compressed by (default --codec; for top-k what holds every sum)")
 	f.StringVar(&job.Layout, "layout", "", "header that the job's frames have, by its name at the NIC (gradnic run --layout; default the protocol's own)")
+	f.BoolVar(&job.InKernel, "in-kernel", false, "switchml: the ports' steering programs add up, where frames arrive; members need a port unless the NIC has one only")
 	f.StringArrayVar(&members, "member", nil, "a worker as RANK=MAC,IP or RANK=MAC,IP,PORT; once for each")
 	return cmd
 }

@@ -98,11 +98,19 @@ func lasted(since *time.Time, now time.Time) string {
 
 // TableJobs writes one line a job.
 func TableJobs(w io.Writer, jobs []Job) error {
-	t := newTable(w, "JOB", "TENANT", "PROTOCOL", "WORKERS", "JOINED", "ELEMENTS", "SLOTS", "IN USE", "WAITING", "RESULTS", "MISSING")
+	t := newTable(w, "JOB", "TENANT", "PROTOCOL", "WORKERS", "JOINED", "ELEMENTS", "SLOTS", "IN USE", "WAITING", "RESULTS", "MISSING", "ADDED UP")
 	for _, j := range jobs {
-		t.row(j.Name, j.Tenant, j.Protocol, j.Workers, j.Joined, j.Elements, j.Slots, j.Use.InUse, j.Use.Waiting, j.Results, Ranks(j.Missing))
+		t.row(j.Name, j.Tenant, j.Protocol, j.Workers, j.Joined, j.Elements, j.Slots, j.Use.InUse, j.Use.Waiting, j.Results, Ranks(j.Missing), j.where())
 	}
 	return t.w.Flush()
+}
+
+// where says who adds contributions up.
+func (j *Job) where() string {
+	if j.InKernel {
+		return "in kernel"
+	}
+	return "in lanes"
 }
 
 // TableJob writes all about one job; now is what "ago" counts from.
@@ -112,6 +120,7 @@ func TableJob(w io.Writer, j Job, now time.Time) error {
 	line("job", j.Name)
 	line("tenant", cmp.Or(j.Tenant, "-"))
 	line("protocol", j.Protocol)
+	line("added up", j.where())
 	if n := j.Native; n != nil {
 		line("native", fmt.Sprintf("number %d, %s of %s, order %s, policy %s", n.Number, n.Op, n.Type, n.Order, n.Policy))
 		if n.Codec != "none" || n.Result != "none" {
@@ -212,7 +221,7 @@ func TableGroups(w io.Writer, groups []Group) error {
 
 // TablePorts writes one line a port.
 func TablePorts(w io.Writer, ports []Port) error {
-	t := newTable(w, "PORT", "KIND", "MODE", "STATE", "QUEUES", "FUNCTION", "RX", "TX", "DROPS", "KERNEL DROPS", "TO KERNEL", "FILL", "SENDING", "SOCKETS", "IMPAIRMENT")
+	t := newTable(w, "PORT", "KIND", "MODE", "STATE", "QUEUES", "FUNCTION", "RX", "TX", "DROPS", "KERNEL DROPS", "TO KERNEL", "SUMMED", "FILL", "SENDING", "SOCKETS", "IMPAIRMENT")
 	for i := range ports {
 		p := &ports[i]
 		mode := p.Mode
@@ -223,7 +232,7 @@ func TablePorts(w io.Writer, ports []Port) error {
 			mode += fmt.Sprintf(" (native: %s)", p.NoNative)
 		}
 		t.row(p.Name, p.Kind, mode, state(p), p.Queues, p.Function, p.Received, p.Transmitted,
-			p.Dropped()+p.ReplicasDropped(), kernelDrops(p.Kernel), toKernel(p),
+			p.Dropped()+p.ReplicasDropped(), kernelDrops(p.Kernel), toKernel(p), summed(p),
 			of(p.Rings.Fill, p.Rings.FillMost), of(p.Rings.Transmit, p.Rings.TransmitMost), p.Sockets, Impairment(p.Impairment))
 	}
 	return t.w.Flush()
@@ -249,6 +258,14 @@ func toKernel(p *Port) string {
 		}
 	}
 	return strconv.FormatUint(n, 10)
+}
+
+// summed is how many frames the steering program has added to slots itself; "" where there is none.
+func summed(p *Port) string {
+	if p.Kind != "xdp" {
+		return ""
+	}
+	return strconv.FormatUint(p.Steering[xdp.Summed.String()], 10)
 }
 
 func kernelDrops(k dataplane.KernelStatistics) string {

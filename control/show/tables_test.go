@@ -65,7 +65,7 @@ func stage(k uint64) []*apiv1.Stage {
 func TestViews(t *testing.T) {
 	ports := PortsFrom(&apiv1.ListPortsResponse{Ports: []*apiv1.Port{
 		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Sockets: "zero-copy need-wakeup", QueueKernel: []*apiv1.KernelCounters{kernel(), {}}, Queues: 2, State: "down", Why: "interface veth0 has no carrier", Rebuilds: 3, Function: "aggregate", Counters: counters(), Kernel: kernel(),
-			Steering:   []*apiv1.Drop{{Reason: "pass-other", Count: 7}, {Reason: "pass-tagged", Count: 2}, {Reason: "taken-udp", Count: 30}, {Reason: "over-budget", Count: 5}},
+			Steering:   []*apiv1.Drop{{Reason: "pass-other", Count: 7}, {Reason: "pass-tagged", Count: 2}, {Reason: "taken-udp", Count: 30}, {Reason: "over-budget", Count: 5}, {Reason: "summed", Count: 40}, {Reason: "repeated", Count: 3}},
 			Budgets:    []*apiv1.Budget{{Tenant: "(strays)", Rate: 10000, Burst: 512, Taken: 1}, {Tenant: "team-a", Rate: 200000, Burst: 512, Taken: 29, Dropped: 5}},
 			Impairment: &apiv1.Impairment{IngressLoss: 0.01, EgressLoss: 0.1, DropIngress: []uint64{3}, DropEgress: []uint64{4, 5}, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 3, ReorderHold: durationpb.New(5 * time.Millisecond), Seed: 9}},
 		{Name: "veth1", Kind: "xdp", Index: 2, Mode: "generic", NoNative: "no space left on device", Sockets: "copy need-wakeup tx-budget=32 anchored", Queues: 1, State: "up", Function: "sink", Counters: &apiv1.Counters{}, Kernel: &apiv1.KernelCounters{}},
@@ -75,7 +75,7 @@ func TestViews(t *testing.T) {
 		{Index: 0, Cpu: 3, Counters: counters(), Frames: frames(), HandedOut: 5, HandedIn: 6, Time: &apiv1.LaneTime{LifeNs: 1000, BusyNs: 250, SpinNs: 125, SleepNs: 625}}, {Index: 1, Cpu: -1, Counters: &apiv1.Counters{}, Frames: &apiv1.Frames{}},
 	}})
 	sums := CountersFrom(&apiv1.GetCountersResponse{Counters: counters(), Frames: frames(), Kernel: kernel(), Taken: timestamppb.New(now)})
-	jobs := JobsFrom(&apiv1.ListJobsResponse{Jobs: []*apiv1.Job{job(), {Spec: &apiv1.JobSpec{Name: "z", Workers: 1}}}})
+	jobs := JobsFrom(&apiv1.ListJobsResponse{Jobs: []*apiv1.Job{job(), {Spec: &apiv1.JobSpec{Name: "z", Workers: 1, InKernel: true}}}})
 	pools := PoolsFrom(&apiv1.ListSlotsResponse{Pools: []*apiv1.Pool{{Job: "train", Slots: 512, Elements: 256, Use: job().GetSlots(), Missing: []uint32{1}}}})
 	groups := GroupsFrom(&apiv1.ListGroupsResponse{Groups: []*apiv1.Group{
 		{Job: "train", Size: 4, Members: []*apiv1.WorkerSpec{job().GetWorkers()[0].GetSpec(), job().GetWorkers()[2].GetSpec()}}, {Job: "z", Size: 1},

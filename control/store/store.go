@@ -22,8 +22,8 @@ import (
 
 // Schema is the number of the form in which this package writes. It grows with
 // each form that the code before could not read, or would misread: that of 1 did not
-// know codecs and keys of native jobs.
-const Schema = 2
+// know codecs and keys of native jobs, that of 2 jobs whose contributions the kernel adds up.
+const Schema = 3
 
 // oldest is the first schema that is still read. What it lacks is zero in a Record, so
 // that a file of it becomes one of Schema by its number alone.

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func record(name string, generation uint64) Record {
 	return Record{
-		Spec: dataplane.JobSpec{Name: name, Tenant: "a", Protocol: "switchml", Workers: 2, Elements: 64, Slots: 16, Members: []dataplane.WorkerSpec{
+		Spec: dataplane.JobSpec{Name: name, Tenant: "a", Protocol: "switchml", Workers: 2, Elements: 64, Slots: 16, InKernel: name == "kernel", Members: []dataplane.WorkerSpec{
 			{Rank: 0, MAC: inet.MAC{2, 0, 0, 0, 1, 0}, IP: inet.Addr{10, 50, 0, 1}, Port: -1}}},
 		Added: []dataplane.WorkerSpec{{Rank: 1, MAC: inet.MAC{2, 0, 0, 0, 1, 1}, IP: inet.Addr{10, 50, 0, 2}, Port: 1}},
 		Ports: []string{"eth1", "eth2"}, Installed: time.Unix(1_800_000_000, 5).UTC(), Generation: generation, Lease: time.Minute,
@@ -70,19 +70,20 @@ func TestWhatIsWrittenIsThereAfterOpeningAgain(t *testing.T) {
 	must(t, s.Put(record("two", 3)))
 	must(t, s.Delete("one", 4))
 	must(t, s.Delete("none", 5))
-	if got := names(t, s); got != "5 two" {
+	must(t, s.Put(record("kernel", 6)))
+	if got := names(t, s); got != "6 kernel two" {
 		t.Errorf("%s", got)
 	}
 	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "another process has it open") {
 		t.Errorf("opened twice: %v", err)
 	}
 	must(t, s.Close())
-	if err := s.Put(record("three", 6)); err == nil {
+	if err := s.Put(record("three", 7)); err == nil {
 		t.Error("a closed store took a record")
 	}
 	s = open(t, path)
 	defer s.Close()
-	if got := names(t, s); got != "5 two" {
+	if got := names(t, s); got != "6 kernel two" {
 		t.Errorf("after opening again: %s", got)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -122,8 +123,8 @@ func TestRefusesByName(t *testing.T) {
 	must(t, s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(schemaKey, []byte("0")) }))
 	must(t, s.Close())
 	for path, says := range map[string]string{
-		later: "unknown field \"colour\"", older: "it has schema 0, this gradnic reads schema 2",
-		newer: "it has schema 7, this gradnic reads schema 2", foreign: "not gradnic's", text: "neither of its meta pages",
+		later: "unknown field \"colour\"", older: "it has schema 0, this gradnic reads schema 3",
+		newer: "it has schema 7, this gradnic reads schema 3", foreign: "not gradnic's", text: "neither of its meta pages",
 		empty: "ends in meta page 0", altered: "job one: its checksum is wrong", dir: "not a file",
 	} {
 		before, _ := os.ReadFile(path)
@@ -291,4 +292,24 @@ func TestMigratesSchema1(t *testing.T) {
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, broken) {
 		t.Error("a broken one was changed")
 	}
+}
+
+// What was written before the kernel could add up has no other form: only the number changes.
+func TestMigratesSchema2(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	s := open(t, path)
+	must(t, s.Put(record("one", 1)))
+	must(t, s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(schemaKey, []byte("2")) }))
+	must(t, s.Close())
+	s = open(t, path)
+	defer s.Close()
+	if got := names(t, s); got != "1 one" {
+		t.Error(got)
+	}
+	must(t, s.db.View(func(tx *bbolt.Tx) error {
+		if got := string(tx.Bucket(metaBucket).Get(schemaKey)); got != fmt.Sprint(Schema) {
+			t.Errorf("schema %s", got)
+		}
+		return nil
+	}))
 }

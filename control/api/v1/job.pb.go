@@ -476,7 +476,11 @@ type JobSpec struct {
 	// For the native protocol.
 	Native *NativeSpec `protobuf:"bytes,8,opt,name=native,proto3" json:"native,omitempty"`
 	// Name of a header that the NIC has (gradnic run --layout), which the job's frames have; empty: the protocol's own.
-	Layout        string `protobuf:"bytes,9,opt,name=layout,proto3" json:"layout,omitempty"`
+	Layout string `protobuf:"bytes,9,opt,name=layout,proto3" json:"layout,omitempty"`
+	// Whether the ports' steering programs add up what the workers send, in the kernel where a frame arrives, so that only
+	// frames with a result to tell come to a lane. For SwitchML without a layout, on a NIC whose ports are all netdevs;
+	// members need a port unless the NIC has only one.
+	InKernel      bool `protobuf:"varint,10,opt,name=in_kernel,json=inKernel,proto3" json:"in_kernel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -572,6 +576,13 @@ func (x *JobSpec) GetLayout() string {
 		return x.Layout
 	}
 	return ""
+}
+
+func (x *JobSpec) GetInKernel() bool {
+	if x != nil {
+		return x.InKernel
+	}
+	return false
 }
 
 // Worker is one worker of a job as the data plane sees it.
@@ -2443,7 +2454,7 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\vNativeState\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
-	"\x05ranks\x18\x03 \x03(\rR\x05ranks\"\xb9\x02\n" +
+	"\x05ranks\x18\x03 \x03(\rR\x05ranks\"\xd6\x02\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x124\n" +
@@ -2453,7 +2464,9 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x05slots\x18\x06 \x01(\rR\x05slots\x124\n" +
 	"\amembers\x18\a \x03(\v2\x1a.gradnic.api.v1.WorkerSpecR\amembers\x122\n" +
 	"\x06native\x18\b \x01(\v2\x1a.gradnic.api.v1.NativeSpecR\x06native\x12\x16\n" +
-	"\x06layout\x18\t \x01(\tR\x06layout\"\xf6\x02\n" +
+	"\x06layout\x18\t \x01(\tR\x06layout\x12\x1b\n" +
+	"\tin_kernel\x18\n" +
+	" \x01(\bR\binKernel\"\xf6\x02\n" +
 	"\x06Worker\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.gradnic.api.v1.WorkerSpecR\x04spec\x12\x16\n" +
 	"\x06joined\x18\x02 \x01(\bR\x06joined\x12\x1a\n" +
