@@ -336,7 +336,7 @@ func (e *engine) pump(now int64) {
 	if e.state != running {
 		return
 	}
-	for {
+	for e.state == running { // what cannot be sent ends the worker, and its calls
 		chunk, again, ok := e.win.take(now)
 		if !ok {
 			break

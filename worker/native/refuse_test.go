@@ -2,11 +2,14 @@ package native
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"gradnic/dataplane"
 	wire "gradnic/wire/native"
+	"gradnic/worker/datagram"
 )
 
 // A worker supplies the result that it is asked for, and none that it does not keep.
@@ -30,6 +33,44 @@ func TestSuppliesOnlyWhatIsWanted(t *testing.T) {
 		e.take(0, b)
 		if got := e.counts.Supplied - before; got != ask.kept {
 			t.Errorf("asked for slot %d, round %d: %d supplied, want %d", ask.slot, ask.round, got, ask.kept)
+		}
+	}
+}
+
+// broken is a link that cannot send any more from some time on.
+type broken struct {
+	datagram.Link
+	now atomic.Bool
+}
+
+func (b *broken) Send(frame []byte) error {
+	if b.now.Load() {
+		return errBroken
+	}
+	return b.Link.Send(frame)
+}
+
+var errBroken = errors.New("the link is broken")
+
+// A worker that cannot send any more ends its calls with the reason, however many packets it was about to send.
+func TestBrokenLink(t *testing.T) {
+	r := newRig(t, dataplane.JobSpec{Workers: 1, Slots: 256, Elements: 8, Native: &dataplane.NativeSpec{}})
+	cfg := r.config(0)
+	link := &broken{Link: cfg.Link}
+	cfg.Link = link
+	w, err := Join(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	v := make([]int32, 256*8)
+	if _, err := AllReduce(t.Context(), w, v, v); err != nil {
+		t.Fatal(err)
+	}
+	link.now.Store(true)
+	for range 2 {
+		if _, err := AllReduce(t.Context(), w, v, v); !errors.Is(err, errBroken) {
+			t.Errorf("%v", err)
 		}
 	}
 }
