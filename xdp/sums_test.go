@@ -76,7 +76,8 @@ func sumValues(n int, v int32) []int32 {
 	return values
 }
 
-func installSum(t rapid.TB, s *Sums, j SumJob) SumJobID {
+// installSum installs a job; its ranks come from the addresses of 0 on, or of another one on.
+func installSum(t rapid.TB, s *Sums, j SumJob, from ...int) SumJobID {
 	t.Helper()
 	id, err := s.Install(j)
 	if err != nil {
@@ -84,6 +85,9 @@ func installSum(t rapid.TB, s *Sums, j SumJob) SumJobID {
 	}
 	for rank := range j.Workers {
 		mac, ip := sumAddress(rank)
+		if len(from) > 0 {
+			mac, ip = sumAddress(from[0] + rank)
+		}
 		if err := s.SetMember(id, rank, mac, ip); err != nil {
 			t.Fatal(err)
 		}
@@ -115,11 +119,7 @@ func sumRun(t rapid.TB, st *Steering, frame []byte) sumEnd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
-	var e sumEnd
-	if e.action, err = st.program.Run(&run); err != nil {
-		t.Fatalf("test run of %d bytes: %v", len(frame), err)
-	}
+	e := sumFeed(t, st, frame)
 	after, err := st.Counters()
 	if err != nil {
 		t.Fatal(err)
@@ -133,6 +133,17 @@ func sumRun(t rapid.TB, st *Steering, frame []byte) sumEnd {
 	}
 	if counted != 1 {
 		t.Fatalf("%d verdicts for one frame", counted)
+	}
+	return e
+}
+
+// sumFeed is sumRun without a verdict.
+func sumFeed(t rapid.TB, st *Steering, frame []byte) (e sumEnd) {
+	t.Helper()
+	run := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
+	var err error
+	if e.action, err = st.program.Run(&run); err != nil {
+		t.Fatalf("test run of %d bytes: %v", len(frame), err)
 	}
 	e.frame = run.DataOut
 	if len(e.frame) >= 42 {
