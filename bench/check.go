@@ -41,7 +41,12 @@ func checkNames(devices ...string) error {
 }
 
 // Check refuses what cannot be measured.
-func (o *EngineOptions) Check() error { return checkTurns(o.Rounds, o.Run, o.Sizes) }
+func (o *EngineOptions) Check() error {
+	if o.Patience < 0 {
+		return fmt.Errorf("a patience of %v", o.Patience)
+	}
+	return checkTurns(o.Rounds, o.Run, o.Sizes)
+}
 
 // Check refuses what cannot be measured.
 func (o *ScaleOptions) Check() error { return checkTurns(o.Rounds, o.Run, nil) }

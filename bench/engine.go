@@ -13,13 +13,16 @@ import (
 
 // EngineOptions say how the engine is measured. The zero value is the table of docs/performance.md.
 type EngineOptions struct {
-	Self    []string      // argv of a contestant's process, to which KIND and the target are appended
-	Dir     string        // where the C yardstick is built
-	Rounds  int           // turns of each contestant; 0 means 5
-	Run     time.Duration // length of a turn; 0 means half a second
-	Sizes   []int         // frame sizes in bytes without FCS; nil means 64, 298, 1066, 1514
-	Log     io.Writer     // progress; nil: none
-	Command string        // what the report says made it
+	Self   []string      // argv of a contestant's process, to which KIND and the target are appended
+	Dir    string        // where the C yardstick is built
+	Rounds int           // turns of each contestant; 0 means 5
+	Run    time.Duration // length of a turn; 0 means half a second
+	Sizes  []int         // frame sizes in bytes without FCS; nil means 64, 298, 1066, 1514
+	// Patience is how long the run may wait in all for CPUs that a neighbour on the same core does not disturb, and repeat turns
+	// that he has (package calm); 0 means none: turns count as they come.
+	Patience time.Duration
+	Log      io.Writer // progress; nil: none
+	Command  string    // what the report says made it
 }
 
 // The engine's goals (ratios), by yardstick.
@@ -63,6 +66,11 @@ func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
 		return nil, err
 	}
 	defer rig.Close()
+	if o.Patience > 0 {
+		if err := rig.beQuiet(o.Patience); err != nil {
+			return nil, err
+		}
+	}
 
 	r := report.New(o.Command)
 	r.Title = "The engine beside its yardsticks"
@@ -102,6 +110,9 @@ func Engine(ctx context.Context, o EngineOptions) (*report.Report, error) {
 		}
 		return nil
 	}()
+	if q := rig.quiet; q != nil {
+		r.Notes = append(r.Notes, q.note())
+	}
 	if err != nil {
 		r.Interrupted = err.Error()
 	}

@@ -135,13 +135,20 @@ func (r *Rig) latency(ctx context.Context, o EngineOptions, lane []string, c str
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		a, err := r.echo(func() (*peers.Process, error) {
-			return peers.Launch(r.dev, "lane", lane, r.target(peers.Reflect))
-		}, size)
+		var a, b *hdrhistogram.Histogram
+		err := r.inQuiet(ctx, func() (err error) {
+			a, err = r.echo(func() (*peers.Process, error) {
+				return peers.Launch(r.dev, "lane", lane, r.target(peers.Reflect))
+			}, size)
+			return
+		})
 		if err != nil {
 			return fmt.Errorf("echo/lane: %w", err)
 		}
-		b, err := r.echo(func() (*peers.Process, error) { return peers.LaunchC(r.dev, c, r.target(peers.Reflect)) }, size)
+		err = r.inQuiet(ctx, func() (err error) {
+			b, err = r.echo(func() (*peers.Process, error) { return peers.LaunchC(r.dev, c, r.target(peers.Reflect)) }, size)
+			return
+		})
 		if err != nil {
 			return fmt.Errorf("echo/c: %w", err)
 		}

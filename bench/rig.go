@@ -43,6 +43,8 @@ type Rig struct {
 	genCPU   int
 	devCPU   int
 	runs     int // trials so far
+
+	quiet *quiet // nil: turns count as they come
 }
 
 // NewRig makes the namespaces and the link. It needs root.

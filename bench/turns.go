@@ -105,7 +105,12 @@ func (t *turns) all(ctx context.Context, all []contestant, task peers.Task) erro
 				if t.got[key] == nil {
 					t.got[key] = &series{}
 				}
-				mpps, counts, err := t.rig.turn(c, task, size, t.run)
+				var mpps float64
+				var counts peers.Counts
+				err := t.rig.inQuiet(ctx, func() (err error) {
+					mpps, counts, err = t.rig.turn(c, task, size, t.run)
+					return
+				})
 				if err != nil {
 					return fmt.Errorf("%s: %w", key, err)
 				}

@@ -34,7 +34,9 @@ func newBenchEngineCmd() *cobra.Command {
 		Short: "Receive, return and aggregate on one core: the engine, asavie/xdp, C, UDP sockets, the kernel",
 		Long: `Measures on a veth pair between two namespaces of its own, one core generating and one receiving: receive and
 drop, receive and return, and aggregation of eight workers. All contestants take turns in every round; the table
-shows medians, and ratios of turns of the same round. Needs root, two CPUs and a C compiler.`,
+shows medians, and ratios of turns of the same round. On a virtual machine a neighbour may have the other half of a core: turns
+wait until a loop of additions finds both CPUs undisturbed, and are repeated when it does not afterwards, as long as there is
+patience. Needs root, two CPUs and a C compiler.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Check(); err != nil {
@@ -50,6 +52,7 @@ shows medians, and ratios of turns of the same round. Needs root, two CPUs and a
 	f.IntVar(&o.Rounds, "rounds", 5, "turns of each contestant")
 	f.DurationVar(&o.Run, "run", time.Second/2, "length of a turn")
 	f.IntSliceVar(&o.Sizes, "sizes", []int{64, 298, 1066, 1514}, "frame sizes in bytes without FCS")
+	f.DurationVar(&o.Patience, "patience", 5*time.Minute, "how long to wait in all for CPUs that nobody disturbs, and repeat disturbed turns; 0: turns count as they come")
 	out.flags(cmd)
 	return cmd
 }
