@@ -307,6 +307,9 @@ func (j *Jobs) AddWorkerIf(job string, w dataplane.WorkerSpec, generation uint64
 // Address is the NIC's own, that workers send to.
 func (j *Jobs) Address() (inet.MAC, inet.Addr) { return j.mac, j.ip }
 
+// Ports are the names of the NIC's ports, by index.
+func (j *Jobs) Ports() []string { return slices.Clone(j.ports) }
+
 // Remove removes a job.
 func (j *Jobs) Remove(name string) error { return j.RemoveIf(name, 0) }
 

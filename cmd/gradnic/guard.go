@@ -29,7 +29,7 @@ func (g *guardFlags) register(f *pflag.FlagSet, o *daemon.Options) {
 	f.StringVar(&o.TLS.Key, "tls-key", "", "its key, a PEM file")
 	f.StringVar(&o.TLS.CA, "tls-ca", "", "the CA of those who may come in, a PEM file")
 	f.StringArrayVar(&g.quotas, "quota", nil, "what a tenant's jobs may take, as team-a=jobs:4,slots:4096,memory:64MiB,packets:200000 (frames a second on each port); once for each, * for those not named")
-	f.StringArrayVar(&g.workers, "switchml-worker", nil, "MAC,IP of a worker that may be in a SwitchML session; once for each (default anybody who reaches the port)")
+	f.StringArrayVar(&g.workers, "switchml-worker", nil, "MAC,IP or MAC,IP,PORT of a worker that may be in a SwitchML session; once for each (default anybody who reaches the port)")
 	f.StringVar(&g.card, "card", "", "refuse what this card would refuse: a profile's name (gradnic show card), or the path of one")
 	f.Uint64Var(&g.strays, "stray-packets", 0, "frames a second that each port takes of senders that are no job's workers (default no bound, or 10000 when a quota bounds packets)")
 	f.BoolVar(&g.pace, "card-pace", false, "let the ports be no faster than the card's link")

@@ -144,3 +144,41 @@ func TestInKernel(t *testing.T) {
 	}
 	terminate(t, cmd)
 }
+
+// TestInKernelSessions: SwitchML workers that come by the controller are added up in the kernel, session after session.
+func TestInKernelSessions(t *testing.T) {
+	f := newField(t)
+	for _, conn := range f.workers {
+		conn.Close() // the workers open their own
+	}
+	door := "unix:" + filepath.Join(t.TempDir(), "switchml.sock")
+	named := []string{"--switchml", door, "--switchml-in-kernel", "--switchml-worker", "02:00:00:00:01:00,10.50.0.1,port0", "--switchml-worker", "02:00:00:00:01:01,10.50.0.2"}
+	f.gradnic(t, append([]string{"run", "--ip", "10.50.0.254", "--port", "port0", "--port", "port1", "--check"}, named...)...).want(t, exitFailed, "name each as MAC,IP,PORT")
+	named[len(named)-1] += ",port1"
+	cmd, _ := f.start(t, named...)
+	const packets = 3
+	for session := range 2 {
+		out := make([]result, len(f.spaces))
+		var g sync.WaitGroup
+		for rank, ns := range f.spaces {
+			g.Go(func() {
+				w := ns.Command(t.Context(), f.binary, "worker", "--controller", strings.Replace(door, "unix:", "unix://", 1), "--rank", fmt.Sprint(rank),
+					"--workers", "2", "--ip", fmt.Sprintf("10.50.0.%d", 1+rank), "--random", fmt.Sprint(256*packets), "--type", "int32", "--check", "--deadline", "30s")
+				var o, e strings.Builder
+				w.Stdout, w.Stderr = &o, &e
+				_ = w.Run() // the status is looked at below
+				out[rank] = result{w.ProcessState.ExitCode(), o.String(), e.String()}
+			})
+		}
+		g.Wait()
+		for _, r := range out {
+			r.want(t, exitOK, "int32")
+		}
+		f.gradnic(t, "show", "job", "switchml", "-j").want(t, exitOK, `"in_kernel":true`)
+		steering, _ := f.verdicts(t)
+		if got, least := steering["summed"], uint64((session+1)*packets); got < least {
+			t.Errorf("session %d: %d frames are summed up, want %d at least", session, got, least)
+		}
+	}
+	terminate(t, cmd)
+}

@@ -139,6 +139,7 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 	f.Uint64Var(&o.NIC.Seed, "seed", 0, "where the random numbers of impairments start")
 	f.StringVar(&o.API, "api", control.DefaultAddress(), "where the API answers: path of a Unix socket; who may open it is an administrator")
 	f.StringVar(&o.SwitchML, "switchml", "", "answer as the SwitchML controller on HOST, HOST:PORT (port 50099 without one) or unix:PATH, several separated by commas; off unless given")
+	f.BoolVar(&o.SwitchMLInKernel, "switchml-in-kernel", false, "let the ports' steering programs add up what SwitchML sessions' workers send; with several ports, each worker is named with its port by --switchml-worker")
 	f.IntVar(&o.SwitchMLSlots, "switchml-slots", switchml.DefaultSlots, "slots of a SwitchML session")
 	r.guard.register(f, o)
 	f.StringVar(&o.Store, "store", "", "file that keeps installed jobs over restarts; without one they end with the process")

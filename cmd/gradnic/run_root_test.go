@@ -26,6 +26,7 @@ import (
 type field struct {
 	binary, api string
 	nic         *netlab.NS
+	spaces      []*netlab.NS // of the workers
 	workers     []*net.UDPConn
 	target      *net.UDPAddr
 }
@@ -51,7 +52,7 @@ func newField(t *testing.T) *field {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		f.workers = append(f.workers, conn)
+		f.spaces, f.workers = append(f.spaces, ns), append(f.workers, conn)
 	}
 	return f
 }

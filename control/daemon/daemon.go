@@ -60,6 +60,8 @@ type Options struct {
 	Pprof   bool
 	// SwitchMLWorkers are the only ones that may be in a session; empty: anybody.
 	SwitchMLWorkers []switchml.Worker
+	// SwitchMLInKernel has the steering programs add up what sessions' workers send; switchml.Options.InKernel.
+	SwitchMLInKernel bool
 	// SwitchMLBegun is called when a session begins, before its first worker has an answer; nil: nothing.
 	SwitchMLBegun func()
 	// StopTimeout bounds stopping; 0: DefaultStopTimeout.
@@ -109,37 +111,6 @@ func checkAPI(address string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("API: %w", err)
-	}
-	return nil
-}
-
-// Check refuses options that can not run on any machine. It opens nothing: whether
-// interfaces are there and addresses are free is known at the start only.
-func Check(o Options) error {
-	if _, err := dataplane.New(o.NIC, o.Ports...); err != nil {
-		return err
-	}
-	if err := checkAPI(o.API); err != nil {
-		return err
-	}
-	if err := o.TLS.check(); err != nil {
-		return err
-	}
-	for _, address := range switchMLAddresses(o.SwitchML) {
-		if strings.HasPrefix(address, "unix:") {
-			continue
-		}
-		if _, err := switchMLAddress(address); err != nil {
-			return fmt.Errorf("SwitchML controller: %w", err)
-		}
-	}
-	if o.Metrics != "" {
-		if err := checkMetrics(o.Metrics); err != nil {
-			return fmt.Errorf("metrics: %w", err)
-		}
-	}
-	if o.SwitchMLSlots < 0 || o.SwitchMLSlots > dataplane.MaxSlots {
-		return fmt.Errorf("SwitchML controller: %d slots: legal are 1 to %d", o.SwitchMLSlots, dataplane.MaxSlots)
 	}
 	return nil
 }
@@ -341,7 +312,7 @@ func openDoors(ctx context.Context, nic *dataplane.NIC, o Options, own []prometh
 			return nil, err
 		}
 	}
-	if err := o.TLS.check(); err != nil {
+	if err := errors.Join(o.TLS.check(), o.checkSessions(nic.Snapshot().Ports)); err != nil {
 		return nil, err
 	}
 	var config *tls.Config
@@ -367,7 +338,7 @@ func openDoors(ctx context.Context, nic *dataplane.NIC, o Options, own []prometh
 		}
 	}
 	if o.SwitchML != "" {
-		d.switchml, err = switchml.New(switchml.Options{Jobs: d.api.Jobs(), Slots: o.SwitchMLSlots, Workers: o.SwitchMLWorkers, Begun: o.SwitchMLBegun, Logger: o.Logger})
+		d.switchml, err = switchml.New(switchml.Options{Jobs: d.api.Jobs(), Slots: o.SwitchMLSlots, Workers: o.SwitchMLWorkers, InKernel: o.SwitchMLInKernel, Begun: o.SwitchMLBegun, Logger: o.Logger})
 		if err != nil {
 			return nil, err
 		}

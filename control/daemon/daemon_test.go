@@ -15,6 +15,7 @@ import (
 	"gradnic/control"
 	apiv1 "gradnic/control/api/v1"
 	"gradnic/dataplane"
+	"gradnic/internal/privilege"
 	"gradnic/wire/inet"
 )
 
@@ -197,5 +198,38 @@ func TestSwitchMLAddress(t *testing.T) {
 		if got, err := switchMLAddress(in); err == nil {
 			t.Errorf("%s is %s", in, got)
 		}
+	}
+}
+
+// Sessions that no worker could begin are refused before anything is opened, by Check and by Run.
+func TestSessionsInKernelAreChecked(t *testing.T) {
+	netdevs := func(o *Options, names ...string) {
+		o.Ports = nil
+		for _, name := range names {
+			o.Ports = append(o.Ports, dataplane.XDPPort{Interface: name})
+		}
+	}
+	for says, change := range map[string]func(*Options){
+		"port mem0 is of kind mem": func(*Options) {},
+		"the controller is off":    func(o *Options) { o.SwitchML = "" },
+		"all capabilities":         func(o *Options) { netdevs(o, "e0"); o.Drop = privilege.All },
+		"no card's pace":           func(o *Options) { netdevs(o, "e0"); o.Limits.Pace = true },
+		"name each as MAC,IP,PORT": func(o *Options) { netdevs(o, "e0", "e1") },
+	} {
+		o := options(t)
+		o.SwitchMLInKernel = true
+		change(&o)
+		if err := Check(o); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	o := options(t)
+	o.SwitchMLInKernel = true
+	if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "port mem0 is of kind mem") {
+		t.Errorf("Run: %v", err)
+	}
+	netdevs(&o, "e0")
+	if err := Check(o); err != nil {
+		t.Error(err)
 	}
 }

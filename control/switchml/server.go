@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,31 +46,56 @@ type Options struct {
 	Slots int
 	// Workers are the only ones that may be in a session; empty: anybody who reaches the port.
 	Workers []Worker
+	// InKernel has the steering programs add up what sessions' workers send. On a NIC of several ports Workers must be all
+	// who may come, each with its port.
+	InKernel bool
 	// Begun is called when a session begins, before its first worker has an answer; nil: nothing.
 	Begun func()
 	// Logger takes each session and each refusal with its reason; nil discards.
 	Logger *slog.Logger
 }
 
-// Worker is who a worker is: the source of its frames.
+// Worker is who a worker is: the source of its frames, and the name of the NIC's port that they come in by; without
+// one it is learned.
 type Worker struct {
-	MAC inet.MAC
-	IP  inet.Addr
+	MAC  inet.MAC
+	IP   inet.Addr
+	Port string
 }
 
-// ParseWorker reads MAC,IP.
+// ParseWorker reads MAC,IP or MAC,IP,PORT.
 func ParseWorker(s string) (w Worker, err error) {
-	mac, ip, ok := strings.Cut(s, ",")
-	if !ok {
-		return w, fmt.Errorf("worker %q: write MAC,IP", s)
+	parts := strings.Split(s, ",")
+	if len(parts) < 2 || len(parts) > 3 {
+		return w, fmt.Errorf("worker %q: write MAC,IP or MAC,IP,PORT", s)
 	}
-	if w.MAC, err = inet.ParseMAC(mac); err != nil {
+	if w.MAC, err = inet.ParseMAC(parts[0]); err != nil {
 		return w, fmt.Errorf("worker %q: %w", s, err)
 	}
-	if w.IP, err = inet.ParseAddr(ip); err != nil {
+	if w.IP, err = inet.ParseAddr(parts[1]); err != nil {
 		return w, fmt.Errorf("worker %q: %w", s, err)
+	}
+	if len(parts) == 3 {
+		if w.Port = parts[2]; w.Port == "" {
+			return w, fmt.Errorf("worker %q: its port has no name", s)
+		}
 	}
 	return w, nil
+}
+
+// Check refuses workers at ports that the NIC does not have, and jobs in the kernel whose workers could be at any of
+// several ports.
+func Check(ports []string, workers []Worker, inKernel bool) error {
+	for _, w := range workers {
+		if w.Port != "" && !slices.Contains(ports, w.Port) {
+			return fmt.Errorf("worker %v,%v: %q is not a port of the NIC: its ports are %v", w.MAC, w.IP, w.Port, ports)
+		}
+	}
+	nowhere := func(w Worker) bool { return w.Port == "" }
+	if inKernel && len(ports) > 1 && (len(workers) == 0 || slices.ContainsFunc(workers, nowhere)) {
+		return fmt.Errorf("sessions in the kernel: it does not learn at which of %v a worker is: name each as MAC,IP,PORT", ports)
+	}
+	return nil
 }
 
 // Server is the controller.
@@ -100,6 +126,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := Check(o.Jobs.Ports(), o.Workers, o.InKernel); err != nil {
+		return nil, fmt.Errorf("switchml controller: %w", err)
 	}
 	s := &Server{options: o, logger: o.Logger, meetings: newMeetings()}
 	s.grpc = grpc.NewServer(

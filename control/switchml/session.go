@@ -47,8 +47,12 @@ func (s *Server) join(from *connection, r *pb.UdpSessionRequest) error {
 		IP:   inet.AddrFromUint32(r.GetIpv4()),
 		Port: -1,
 	}
-	if allowed := s.options.Workers; len(allowed) > 0 && !slices.Contains(allowed, Worker{worker.MAC, worker.IP}) {
-		return fmt.Errorf("%v %v is not one of the %d workers that may be in a session", worker.MAC, worker.IP, len(allowed))
+	if allowed := s.options.Workers; len(allowed) > 0 {
+		i := slices.IndexFunc(allowed, func(w Worker) bool { return w.MAC == worker.MAC && w.IP == worker.IP })
+		if i < 0 {
+			return fmt.Errorf("%v %v is not one of the %d workers that may be in a session", worker.MAC, worker.IP, len(allowed))
+		}
+		worker.Port = slices.Index(s.options.Jobs.Ports(), allowed[i].Port) // -1 without one
 	}
 	if rank == 0 {
 		return s.begin(from, r.GetSessionId(), workers, elements, worker)
@@ -92,7 +96,7 @@ func (s *Server) begin(from *connection, id uint64, workers, elements int, worke
 	}
 	if err := s.options.Jobs.Replace(dataplane.JobSpec{
 		Name: name, Protocol: dataplane.ProtocolSwitchML,
-		Workers: workers, Elements: elements, Slots: s.options.Slots,
+		Workers: workers, Elements: elements, Slots: s.options.Slots, InKernel: s.options.InKernel,
 		Members: []dataplane.WorkerSpec{worker},
 	}, control.OriginSwitchML); err != nil {
 		return err
