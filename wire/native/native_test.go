@@ -345,6 +345,12 @@ func FuzzValidate(f *testing.F) {
 		b, _ := hex.DecodeString(v.Frame)
 		f.Add(b[inet.PayloadOffset:])
 	}
+	for _, r := range []ReportBody{{Life: 1, Nonce: 2, NoValues: true, Back: 3, Ahead: 9, Have: []byte{7}}, {Nonce: 2, NoValues: true, Back: MaxSlots, Ahead: 1}} {
+		body := report(r)
+		b := make([]byte, HeaderLen, HeaderLen+len(body))
+		(&Header{Kind: Report, Flags: FlagNoValues}).Put(b, len(body))
+		f.Add(append(b, body...))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = b[:len(b):len(b)]
 		v, fault := Validate(b)
