@@ -36,6 +36,18 @@ func (j *Jobs) check(spec dataplane.JobSpec) error {
 			return err
 		}
 	}
+	if spec.Multicast != nil && !native {
+		if err := j.checkGroup(spec); err != nil {
+			return err
+		}
+	}
+	if placed(&spec) {
+		for _, w := range spec.Members {
+			if err := j.checkPlace(fmt.Sprintf("job.members[rank %d]", w.Rank), w); err != nil {
+				return err
+			}
+		}
+	}
 	ranks := map[int]int{}
 	addresses := map[inet.Addr]int{}
 	for i, w := range spec.Members {
@@ -76,11 +88,6 @@ func (j *Jobs) checkInKernel(spec dataplane.JobSpec) error {
 			return refuse(Unsupported, field, "port %s is of kind %s: all ports must be netdevs, whose steering programs add up", p.Name, p.Kind)
 		}
 	}
-	for _, w := range spec.Members {
-		if err := j.checkPlace(fmt.Sprintf("job.members[rank %d]", w.Rank), w); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -92,10 +99,10 @@ func (j *Jobs) place(w dataplane.WorkerSpec) dataplane.WorkerSpec {
 	return w
 }
 
-// checkPlace refuses a worker of a job in the kernel that could be at several ports.
+// checkPlace refuses a worker that could be at several ports, in a job that does not learn it.
 func (j *Jobs) checkPlace(field string, w dataplane.WorkerSpec) error {
 	if w.Port < 0 {
-		return refuse(Invalid, field+".port", "missing: a job in the kernel does not learn at which of %v a worker is", j.ports)
+		return refuse(Invalid, field+".port", "missing: jobs in the kernel, or with multicast results, do not learn at which of %v a worker is", j.ports)
 	}
 	return nil
 }

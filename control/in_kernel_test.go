@@ -17,14 +17,15 @@ func TestInKernelJobFile(t *testing.T) {
 		is   bool
 		says string
 	}{
-		"name: a\nworkers: 2\nin_kernel: true\n":                     {true, ""},
-		"name: a\nworkers: 2\nprotocol: switchml\nin_kernel: true\n": {true, ""},
-		"name: a\nworkers: 2\nin_kernel: false\n":                    {false, ""},
-		"name: a\nworkers: 2\nprotocol: native\nin_kernel: false\n":  {false, ""},
-		"name: a\nworkers: 2\nprotocol: native\nin_kernel: true\n":   {false, "in_kernel is for protocol switchml"},
-		"name: a\nworkers: 2\nin_kernel: true\nin_kernel: true\n":    {false, "in_kernel"},
-		"name: a\nworkers: 2\nin-kernel: true\n":                     {false, "in-kernel"},
-		"name: a\nworkers: 2\nin_kernel: 1\n":                        {false, "[3:"},
+		"name: a\nworkers: 2\nin_kernel: true\n":                       {true, ""},
+		"name: a\nworkers: 2\nprotocol: switchml\nin_kernel: true\n":   {true, ""},
+		"name: a\nworkers: 2\nin_kernel: true\nmulticast: 239.1.1.1\n": {true, ""},
+		"name: a\nworkers: 2\nin_kernel: false\n":                      {false, ""},
+		"name: a\nworkers: 2\nprotocol: native\nin_kernel: false\n":    {false, ""},
+		"name: a\nworkers: 2\nprotocol: native\nin_kernel: true\n":     {false, "in_kernel is for protocol switchml"},
+		"name: a\nworkers: 2\nin_kernel: true\nin_kernel: true\n":      {false, "in_kernel"},
+		"name: a\nworkers: 2\nin-kernel: true\n":                       {false, "in-kernel"},
+		"name: a\nworkers: 2\nin_kernel: 1\n":                          {false, "[3:"},
 	} {
 		file, err := ReadJobFile("job.yaml", strings.NewReader(text))
 		var spec *apiv1.JobSpec
@@ -36,7 +37,7 @@ func TestInKernelJobFile(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%q: %v, want %q", text, err, c.says)
 			}
-		case err != nil || spec.GetInKernel() != c.is:
+		case err != nil || spec.GetInKernel() != c.is || (spec.GetMulticast() != "") != strings.Contains(text, "multicast"):
 			t.Errorf("%q: %v, %v", text, spec, err)
 		}
 	}

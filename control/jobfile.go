@@ -26,18 +26,19 @@ type JobFile struct {
 	Layout string `yaml:"layout"`
 	// InKernel is for protocol switchml: contributions are added up where frames arrive.
 	InKernel bool `yaml:"in_kernel"`
+	// Multicast is the IPv4 group that results go to; empty: every worker gets its own.
+	Multicast string `yaml:"multicast"`
 
 	// For the native protocol, as in the API's NativeSpec.
-	Number    uint32        `yaml:"number"`
-	Type      string        `yaml:"type"`
-	Op        string        `yaml:"op"`
-	Order     string        `yaml:"order"`
-	Policy    string        `yaml:"policy"`
-	Deadline  time.Duration `yaml:"deadline"`
-	Multicast string        `yaml:"multicast"`
-	Codec     string        `yaml:"codec"`
-	Result    string        `yaml:"result_codec"`
-	Tagged    bool          `yaml:"tagged"`
+	Number   uint32        `yaml:"number"`
+	Type     string        `yaml:"type"`
+	Op       string        `yaml:"op"`
+	Order    string        `yaml:"order"`
+	Policy   string        `yaml:"policy"`
+	Deadline time.Duration `yaml:"deadline"`
+	Codec    string        `yaml:"codec"`
+	Result   string        `yaml:"result_codec"`
+	Tagged   bool          `yaml:"tagged"`
 }
 
 // MemberFile is one worker in a JobFile.
@@ -122,8 +123,11 @@ func (f *JobFile) Proto() (*apiv1.JobSpec, error) {
 		return nil, fmt.Errorf("in_kernel is for protocol switchml")
 	case protocol == apiv1.Protocol_PROTOCOL_NATIVE:
 		spec.Native = native
-	case f.Number != 0 || f.Type != "" || f.Op != "" || f.Order != "" || f.Policy != "" || f.Deadline != 0 || f.Multicast != "" || f.Codec != "" || f.Result != "" || f.Tagged:
-		return nil, fmt.Errorf("number, type, op, order, policy, deadline, multicast, codec, result_codec and tagged are for protocol native")
+	case f.Number != 0 || f.Type != "" || f.Op != "" || f.Order != "" || f.Policy != "" || f.Deadline != 0 || f.Codec != "" || f.Result != "" || f.Tagged:
+		return nil, fmt.Errorf("number, type, op, order, policy, deadline, codec, result_codec and tagged are for protocol native")
+	}
+	if protocol != apiv1.Protocol_PROTOCOL_NATIVE {
+		spec.Multicast = f.Multicast
 	}
 	for _, m := range f.Members {
 		spec.Members = append(spec.Members, m.Proto())

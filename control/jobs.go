@@ -247,7 +247,7 @@ func (j *Jobs) AddWorkerIf(job string, w dataplane.WorkerSpec, generation uint64
 	if err := j.checkWorker("worker", w, status.JobSpec.Workers); err != nil {
 		return false, err
 	}
-	if status.InKernel {
+	if placed(&status.JobSpec) {
 		w = j.place(w)
 		if err := j.checkPlace("worker", w); err != nil {
 			return false, err

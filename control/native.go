@@ -11,7 +11,6 @@ import (
 	"gradnic/codec"
 	apiv1 "gradnic/control/api/v1"
 	"gradnic/dataplane"
-	"gradnic/wire/inet"
 )
 
 // This file is what jobs of the native protocol have of their own.
@@ -81,14 +80,9 @@ func nativeFromProto(spec *dataplane.JobSpec, m *apiv1.NativeSpec) error {
 	if m.GetTagged() {
 		n.Keys = wantedKeys(spec.Workers)
 	}
-	if g := m.GetMulticast(); g != "" {
-		ip, err := inet.ParseAddr(g)
-		if err != nil || ip[0]>>4 != 14 {
-			return refuse(Invalid, "job.native.multicast", "%q: an IPv4 group, 224.0.0.0 to 239.255.255.255", g)
-		}
-		spec.Multicast = &dataplane.MulticastSpec{IP: ip}
-	}
-	return nil
+	var err error
+	spec.Multicast, err = groupFromProto("job.native.multicast", m.GetMulticast())
+	return err
 }
 
 func nativeToProto(m *apiv1.Job, j JobInfo) {
@@ -149,19 +143,9 @@ func nativeDifference(was, is dataplane.JobSpec) string {
 	if b.ID == 0 {
 		b.ID = a.ID
 	}
-	var g, h inet.Addr
-	if was.Multicast != nil {
-		g = was.Multicast.IP
-	}
-	if is.Multicast != nil {
-		h = is.Multicast.IP
-	}
-	switch {
-	case !reflect.DeepEqual(a, b):
+	if !reflect.DeepEqual(a, b) {
 		return fmt.Sprintf("%v %v %v %v, codec %s, results %s, deadline %v, number %d, not %v %v %v %v, %s, %s, %v, %d",
 			a.Type, a.Op, a.Order, a.Policy, a.Codec, a.Result, a.Deadline, a.ID, b.Type, b.Op, b.Order, b.Policy, b.Codec, b.Result, b.Deadline, b.ID)
-	case g != h:
-		return fmt.Sprintf("multicast %v, not %v", g, h)
 	}
 	return ""
 }

@@ -29,13 +29,17 @@ func normal(spec dataplane.JobSpec) dataplane.JobSpec {
 	return spec
 }
 
-// normal is the function of that name, and says where members of a job in the kernel are that can be at one port only.
+// normal is the function of that name, and says where members of a job that does not learn it are that can be at one
+// port only, and where its multicast results go.
 func (j *Jobs) normal(spec dataplane.JobSpec) dataplane.JobSpec {
 	spec = normal(spec)
-	if spec.InKernel {
+	if placed(&spec) {
 		for i := range spec.Members {
 			spec.Members[i] = j.place(spec.Members[i])
 		}
+	}
+	if spec.Multicast != nil && spec.Protocol == dataplane.ProtocolSwitchML {
+		spec.Multicast = j.spread(&spec)
 	}
 	return spec
 }
@@ -59,6 +63,8 @@ func difference(was, is dataplane.JobSpec) string {
 		return fmt.Sprintf("layout %q, not %q", was.Layout, is.Layout)
 	case was.InKernel != is.InKernel:
 		return fmt.Sprintf("in_kernel %t, not %t", was.InKernel, is.InKernel)
+	case groupOf(was) != groupOf(is):
+		return fmt.Sprintf("multicast %v, not %v", groupOf(was), groupOf(is))
 	case !slices.Equal(was.Members, is.Members):
 		return "other members"
 	}

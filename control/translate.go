@@ -53,8 +53,15 @@ func jobSpecFromProto(m *apiv1.JobSpec, ports portNames) (dataplane.JobSpec, err
 	switch m.GetProtocol() {
 	case apiv1.Protocol_PROTOCOL_UNSPECIFIED, apiv1.Protocol_PROTOCOL_SWITCHML:
 		spec.Protocol = dataplane.ProtocolSwitchML
+		var err error
+		if spec.Multicast, err = groupFromProto("job.multicast", m.GetMulticast()); err != nil {
+			return spec, err
+		}
 	case apiv1.Protocol_PROTOCOL_NATIVE:
 		spec.Protocol = dataplane.ProtocolNative
+		if m.GetMulticast() != "" {
+			return spec, refuse(Invalid, "job.multicast", "a native job's is job.native.multicast")
+		}
 		if err := nativeFromProto(&spec, m.GetNative()); err != nil {
 			return spec, err
 		}
@@ -117,6 +124,9 @@ func jobToProto(j JobInfo, ports portNames) *apiv1.Job {
 		Missing:    ranksToProto(j.Missing),
 		NeverCame:  ranksToProto(j.NeverCame()), NeverRegistered: ranksToProto(j.NeverRegistered()), NeverSent: ranksToProto(j.NeverSent()),
 		Results: j.Results, Resent: j.Resent, Wrapped: j.Wrapped,
+	}
+	if j.Multicast != nil && j.Native == nil {
+		m.Spec.Multicast = j.Multicast.IP.String()
 	}
 	m.Completions = completionsToProto(&j.Times)
 	nativeToProto(m, j)

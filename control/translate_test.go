@@ -34,14 +34,14 @@ func drawJob(t *rapid.T, ports portNames) dataplane.JobSpec {
 			})
 		}
 	}
+	if rapid.Bool().Draw(t, "multicast") {
+		s.Multicast = &dataplane.MulticastSpec{IP: inet.Addr{239, 1, 2, byte(small("group", 255))}}
+	}
 	if s.Protocol == dataplane.ProtocolNative {
 		s.Native = &dataplane.NativeSpec{
 			ID: uint16(small("number", 1<<16-1)), Type: aggregation.Type(small("type", 6)), Op: aggregation.Op(small("op", 3)),
 			Order: aggregation.Order(small("order", 1)), Policy: aggregation.Policy(small("policy", 1)),
 			Codec: rapid.SampledFrom([]string{"", "none", "bfp16"}).Draw(t, "codec"), Deadline: time.Duration(small("deadline", 1<<30)),
-		}
-		if rapid.Bool().Draw(t, "group") {
-			s.Multicast = &dataplane.MulticastSpec{IP: inet.Addr{239, 1, 2, byte(small("group", 255))}}
 		}
 	}
 	return s

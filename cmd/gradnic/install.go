@@ -122,7 +122,7 @@ func newInstallJobCmd(api *apiFlags) *cobra.Command {
 	f.StringVar(&job.Order, "order", "", "native: arrival or ranked (default arrival)")
 	f.StringVar(&job.Policy, "policy", "", "native: propagate or saturate (default propagate)")
 	f.DurationVar(&job.Deadline, "deadline", 0, "native: how long a round waits for a worker; negative for ever (default 10s)")
-	f.StringVar(&job.Multicast, "multicast", "", "native: IPv4 group that results go to (default every worker gets its own)")
+	f.StringVar(&job.Multicast, "multicast", "", "IPv4 group that results go to, one frame a port (default every worker gets its own)")
 	f.StringVar(&job.Codec, "codec", "", "native, float32: what contributions are compressed by, as gradnic show codecs names it (default none)")
 	f.StringVar(&job.Result, "result-codec", "", "native: what results are compressed by (default --codec; for top-k what holds every sum)")
 	f.StringVar(&job.Layout, "layout", "", "header that the job's frames have, by its name at the NIC (gradnic run --layout; default the protocol's own)")

@@ -47,6 +47,7 @@ type Job struct {
 	Tenant     string               `json:"tenant"`
 	Protocol   string               `json:"protocol"`
 	Layout     string               `json:"layout,omitempty"`
+	Multicast  string               `json:"multicast,omitempty"` // SwitchML: the group that results go to
 	InKernel   bool                 `json:"in_kernel,omitempty"` // contributions are added up where frames arrive
 	Workers    int                  `json:"workers"`
 	Joined     int                  `json:"joined"`
@@ -146,7 +147,7 @@ func JobFrom(m *apiv1.Job) Job {
 	spec := m.GetSpec()
 	j := Job{
 		Name: spec.GetName(), Tenant: spec.GetTenant(), Protocol: protocolName(spec.GetProtocol()),
-		Layout: spec.GetLayout(), InKernel: spec.GetInKernel(), Workers: int(spec.GetWorkers()), Elements: int(spec.GetElements()), Slots: int(spec.GetSlots()),
+		Layout: spec.GetLayout(), Multicast: spec.GetMulticast(), InKernel: spec.GetInKernel(), Workers: int(spec.GetWorkers()), Elements: int(spec.GetElements()), Slots: int(spec.GetSlots()),
 		Use: useFrom(m.GetSlots()), Results: m.GetResults(), Resent: m.GetResent(), Wrapped: m.GetWrapped(),
 		Missing: ranks(m.GetMissing()), NeverCame: ranks(m.GetNeverCame()), NeverReg: ranks(m.GetNeverRegistered()), NeverSent: ranks(m.GetNeverSent()),
 		Origin: originName(m.GetOrigin()), Generation: m.GetGeneration(),

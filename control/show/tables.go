@@ -121,6 +121,9 @@ func TableJob(w io.Writer, j Job, now time.Time) error {
 	line("tenant", cmp.Or(j.Tenant, "-"))
 	line("protocol", j.Protocol)
 	line("added up", j.where())
+	if j.Multicast != "" {
+		line("multicast", j.Multicast)
+	}
 	if n := j.Native; n != nil {
 		line("native", fmt.Sprintf("number %d, %s of %s, order %s, policy %s", n.Number, n.Op, n.Type, n.Order, n.Policy))
 		if n.Codec != "none" || n.Result != "none" {

@@ -75,7 +75,7 @@ func TestViews(t *testing.T) {
 		{Index: 0, Cpu: 3, Counters: counters(), Frames: frames(), HandedOut: 5, HandedIn: 6, Time: &apiv1.LaneTime{LifeNs: 1000, BusyNs: 250, SpinNs: 125, SleepNs: 625}}, {Index: 1, Cpu: -1, Counters: &apiv1.Counters{}, Frames: &apiv1.Frames{}},
 	}})
 	sums := CountersFrom(&apiv1.GetCountersResponse{Counters: counters(), Frames: frames(), Kernel: kernel(), Taken: timestamppb.New(now)})
-	jobs := JobsFrom(&apiv1.ListJobsResponse{Jobs: []*apiv1.Job{job(), {Spec: &apiv1.JobSpec{Name: "z", Workers: 1, InKernel: true}}}})
+	jobs := JobsFrom(&apiv1.ListJobsResponse{Jobs: []*apiv1.Job{job(), {Spec: &apiv1.JobSpec{Name: "z", Workers: 1, InKernel: true, Multicast: "239.1.1.1"}}}})
 	pools := PoolsFrom(&apiv1.ListSlotsResponse{Pools: []*apiv1.Pool{{Job: "train", Slots: 512, Elements: 256, Use: job().GetSlots(), Missing: []uint32{1}}}})
 	groups := GroupsFrom(&apiv1.ListGroupsResponse{Groups: []*apiv1.Group{
 		{Job: "train", Size: 4, Members: []*apiv1.WorkerSpec{job().GetWorkers()[0].GetSpec(), job().GetWorkers()[2].GetSpec()}}, {Job: "z", Size: 1},

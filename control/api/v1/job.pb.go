@@ -480,7 +480,10 @@ type JobSpec struct {
 	// Whether the ports' steering programs add up what the workers send, in the kernel where a frame arrives, so that only
 	// frames with a result to tell come to a lane. For SwitchML without a layout, on a NIC whose ports are all netdevs;
 	// members need a port unless the NIC has only one.
-	InKernel      bool `protobuf:"varint,10,opt,name=in_kernel,json=inKernel,proto3" json:"in_kernel,omitempty"`
+	InKernel bool `protobuf:"varint,10,opt,name=in_kernel,json=inKernel,proto3" json:"in_kernel,omitempty"`
+	// For SwitchML: IPv4 multicast group that results go to, one frame a port, which workers must listen to; empty: every
+	// worker gets its own. Unless the NIC has only one port, all members must be given, each with its port.
+	Multicast     string `protobuf:"bytes,11,opt,name=multicast,proto3" json:"multicast,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -583,6 +586,13 @@ func (x *JobSpec) GetInKernel() bool {
 		return x.InKernel
 	}
 	return false
+}
+
+func (x *JobSpec) GetMulticast() string {
+	if x != nil {
+		return x.Multicast
+	}
+	return ""
 }
 
 // Worker is one worker of a job as the data plane sees it.
@@ -2454,7 +2464,7 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\vNativeState\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
-	"\x05ranks\x18\x03 \x03(\rR\x05ranks\"\xd6\x02\n" +
+	"\x05ranks\x18\x03 \x03(\rR\x05ranks\"\xf4\x02\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x124\n" +
@@ -2466,7 +2476,8 @@ const file_gradnic_api_v1_job_proto_rawDesc = "" +
 	"\x06native\x18\b \x01(\v2\x1a.gradnic.api.v1.NativeSpecR\x06native\x12\x16\n" +
 	"\x06layout\x18\t \x01(\tR\x06layout\x12\x1b\n" +
 	"\tin_kernel\x18\n" +
-	" \x01(\bR\binKernel\"\xf6\x02\n" +
+	" \x01(\bR\binKernel\x12\x1c\n" +
+	"\tmulticast\x18\v \x01(\tR\tmulticast\"\xf6\x02\n" +
 	"\x06Worker\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.gradnic.api.v1.WorkerSpecR\x04spec\x12\x16\n" +
 	"\x06joined\x18\x02 \x01(\bR\x06joined\x12\x1a\n" +
