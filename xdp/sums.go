@@ -19,6 +19,8 @@ const (
 	MaxSumWorkers = 32
 	// SumBuckets is the length of SumStatus.Times: bucket i counts times below 2^(10+i) ns, the last one all others.
 	SumBuckets = 27
+	sumNumbers = 2 * MaxSumJobs * MaxSumWorkers
+	sumNears   = 1024
 )
 
 // SumMark is what a frame of a job's worker says in its UDP checksum, in network byte order, when the program lets it go
@@ -46,6 +48,8 @@ type Sums struct {
 	mu         sync.Mutex
 	slots      *ebpf.Map
 	members    *ebpf.Map
+	numbers    *ebpf.Map
+	near       *ebpf.Map
 	workers    *ebpf.Map
 	jobs       *ebpf.Map
 	size       int
@@ -53,6 +57,8 @@ type Sums struct {
 	all        map[SumJobID]*sumJob
 	next       SumJobID // where the search for a free number begins
 	generation uint32
+	free       []uint32         // numbers, the longest unused first
+	nearby     [sumNears]uint32 // what near holds
 	closed     bool
 }
 
@@ -91,7 +97,7 @@ type sumJob struct {
 	SumJob
 	base       uint32
 	generation uint32
-	members    map[int]bpf.SteerSumKey // by rank
+	members    map[int]sumMember // by rank
 }
 
 // ErrNoSumSlots is wrapped by the error of Install when there is no room for the job's slots.
@@ -100,7 +106,7 @@ var ErrNoSumSlots = errors.New("no room for the slots")
 // ErrSumsClosed is what a closed Sums returns.
 var ErrSumsClosed = errors.New("the memory of the sums is closed")
 
-var sumMaps = [...]string{bpf.SteerMapSumSlots, bpf.SteerMapSumMembers, bpf.SteerMapSumWorkers, bpf.SteerMapSumJobs}
+var sumMaps = [...]string{bpf.SteerMapSumSlots, bpf.SteerMapSumMembers, bpf.SteerMapSumNumbers, bpf.SteerMapSumNear, bpf.SteerMapSumWorkers, bpf.SteerMapSumJobs}
 
 // NewSums makes the memory. It needs CAP_BPF.
 func NewSums(o SumsOptions) (*Sums, error) {
@@ -119,6 +125,9 @@ func NewSums(o SumsOptions) (*Sums, error) {
 		return nil, fmt.Errorf("sums: read steering program: %w", err)
 	}
 	s := &Sums{size: o.Slots, perCPU: cpus, all: map[SumJobID]*sumJob{}}
+	for n := range uint32(sumNumbers - 1) {
+		s.free = append(s.free, n+1) // 0 is nobody's
+	}
 	for _, name := range sumMaps {
 		m := spec.Maps[name]
 		switch name {
@@ -139,6 +148,7 @@ func NewSums(o SumsOptions) (*Sums, error) {
 func (s *Sums) maps() map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
 		bpf.SteerMapSumSlots: &s.slots, bpf.SteerMapSumMembers: &s.members,
+		bpf.SteerMapSumNumbers: &s.numbers, bpf.SteerMapSumNear: &s.near,
 		bpf.SteerMapSumWorkers: &s.workers, bpf.SteerMapSumJobs: &s.jobs,
 	}
 }
@@ -187,7 +197,7 @@ func (s *Sums) Install(j SumJob) (SumJobID, error) {
 	for s.all[id] != nil {
 		id = (id + 1) % MaxSumJobs
 	}
-	made := &sumJob{SumJob: j, base: base, members: map[int]bpf.SteerSumKey{}}
+	made := &sumJob{SumJob: j, base: base, members: map[int]sumMember{}}
 	if err := s.empty(id, made); err != nil {
 		return 0, err
 	}
@@ -223,11 +233,11 @@ func (s *Sums) Reset(id SumJobID) error {
 	if err := s.empty(id, j); err != nil {
 		return err
 	}
-	for rank, key := range j.members {
-		m := j.member(id, rank)
-		if err := s.members.Update(&key, &m, ebpf.UpdateExist); err != nil {
-			return fmt.Errorf("sums: rank %d of job %d: %w", rank, id, err)
+	for rank, m := range j.members {
+		if err := s.place(id, j, rank, m.key, ebpf.UpdateExist); err != nil {
+			return err
 		}
+		s.free = append(s.free, m.number)
 	}
 	return nil
 }
@@ -261,12 +271,44 @@ func sumRange(workers int) (most, bias uint32, guard uint64) {
 	return 1 << k, 1 << (31 - k), half<<32 | half
 }
 
-func (j *sumJob) member(id SumJobID, rank int) bpf.SteerSumMember {
+// sumMember is where the programs find a member.
+type sumMember struct {
+	key    bpf.SteerSumKey
+	number uint32
+}
+
+// place gives a rank a number, writes what it stands for, and has frames with these addresses find it.
+func (s *Sums) place(id SumJobID, j *sumJob, rank int, key bpf.SteerSumKey, how ebpf.MapUpdateFlags) error {
 	most, bias, guard := sumRange(j.Workers)
-	return bpf.SteerSumMember{
-		Guard: guard, Bias: bias, Most: most, Base: j.base, Generation: j.generation, Job: uint32(id), Worker: sumWorker(id, rank),
+	number := s.free[0]
+	err := s.members.Put(number, &bpf.SteerSumMember{
+		Key: key, Guard: guard, Bias: bias, Most: most, Base: j.base, Generation: j.generation, Job: uint32(id), Worker: sumWorker(id, rank),
 		Slots: uint16(j.Slots), Elements: uint16(j.Elements), Workers: uint8(j.Workers), Rank: uint8(rank), Tag: j.Tag << 2,
+	})
+	if err != nil {
+		return fmt.Errorf("sums: rank %d of job %d: %w", rank, id, err)
 	}
+	if err := s.numbers.Update(&key, number, how); err != nil {
+		return fmt.Errorf("sums: rank %d of job %d: %w", rank, id, err)
+	}
+	s.free = s.free[1:]
+	j.members[rank] = sumMember{key, number}
+	// Of members that share a place the latest has it; the hash finds the others.
+	return s.putNear(key, number)
+}
+
+// nearPlace is the place in sum_near of an address.
+func nearPlace(key bpf.SteerSumKey) uint32 {
+	return (uint32(key.Ip[2])<<8 | uint32(key.Ip[3])) % sumNears
+}
+
+func (s *Sums) putNear(key bpf.SteerSumKey, number uint32) error {
+	at := nearPlace(key)
+	if err := s.near.Put(at, number); err != nil {
+		return fmt.Errorf("sums: place %d of near members: %w", at, err)
+	}
+	s.nearby[at] = number
+	return nil
 }
 
 // SetMember makes the frames with these source addresses count for a rank of a job, and no others. What the rank has
@@ -282,23 +324,26 @@ func (s *Sums) SetMember(id SumJobID, rank int, mac [6]byte, ip [4]byte) error {
 		return fmt.Errorf("sums: rank %d: legal are 0 to %d", rank, j.Workers-1)
 	}
 	key := bpf.SteerSumKey{Mac: mac, Ip: ip}
-	m := j.member(id, rank)
 	old, had := j.members[rank]
-	if had && old == key {
+	if had && old.key == key {
 		return nil
 	}
-	if err := s.members.Update(&key, &m, ebpf.UpdateNoExist); err != nil {
-		return fmt.Errorf("sums: rank %d of job %d: %w", rank, id, err)
+	err = s.place(id, j, rank, key, ebpf.UpdateNoExist)
+	if had && j.members[rank] != old {
+		err = errors.Join(err, s.forget(old))
 	}
-	j.members[rank] = key
-	if had {
-		return s.forget(old)
-	}
-	return nil
+	return err
 }
 
-func (s *Sums) forget(key bpf.SteerSumKey) error {
-	if err := s.members.Delete(&key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+// forget has no frame find a member any more. What its number stands for stays: a program may be about to use it.
+func (s *Sums) forget(m sumMember) error {
+	s.free = append(s.free, m.number)
+	if s.nearby[nearPlace(m.key)] == m.number {
+		if err := s.putNear(m.key, 0); err != nil {
+			return err
+		}
+	}
+	if err := s.numbers.Delete(&m.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("sums: forget a member: %w", err)
 	}
 	return nil
@@ -324,8 +369,8 @@ func (s *Sums) Remove(id SumJobID) error {
 		return err
 	}
 	var errs []error
-	for _, key := range j.members {
-		errs = append(errs, s.forget(key))
+	for _, m := range j.members {
+		errs = append(errs, s.forget(m))
 	}
 	delete(s.all, id)
 	return errors.Join(errs...)

@@ -24,14 +24,28 @@ type sumSeat struct {
 func sumMembers(t rapid.TB, s *Sums) map[bpf.SteerSumKey]bpf.SteerSumMember {
 	t.Helper()
 	all := map[bpf.SteerSumKey]bpf.SteerSumMember{}
-	var k bpf.SteerSumKey
-	var m bpf.SteerSumMember
-	it := s.members.Iterate()
-	for it.Next(&k, &m) {
-		all[k] = m
+	var key bpf.SteerSumKey
+	var number uint32
+	it := s.numbers.Iterate()
+	for it.Next(&key, &number) {
+		var m bpf.SteerSumMember
+		if err := s.members.Lookup(number, &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Key != key || number == 0 {
+			t.Fatalf("%v has number %d, which is %+v", key, number, m)
+		}
+		all[key] = m
 	}
 	if err := it.Err(); err != nil {
 		t.Fatal(err)
+	}
+	free := map[uint32]bool{}
+	for _, n := range s.free {
+		free[n] = true
+	}
+	if len(free) != len(s.free) || len(free)+len(all) != sumNumbers-1 {
+		t.Fatalf("%d numbers are free, %d of them once, beside %d members", len(s.free), len(free), len(all))
 	}
 	return all
 }
@@ -169,6 +183,61 @@ func TestSumJobsComeAndGo(t *testing.T) {
 			},
 		})
 	})
+}
+
+// Workers whose addresses end alike are told apart, and one that is gone is nobody.
+func TestSumNear(t *testing.T) {
+	st, s := summing(t, false)
+	id, err := s.Install(SumJob{Workers: 3, Elements: 64, Slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := [6]byte{2, 0, 0, 0, 0, 7}
+	at := [][4]byte{{10, 50, 0, 1}, {10, 54, 0, 1}, {10, 50, 4, 1}}
+	frame := func(rank, set int) []byte {
+		f := sumFrame(rank, 0, set, make([]int32, 64))
+		copy(f[6:], mac[:])
+		copy(f[26:], at[rank][:])
+		return f
+	}
+	check := func(what string, set int, want ...Verdict) {
+		t.Helper()
+		for rank, v := range want {
+			if e := sumRun(t, st, frame(rank, set)); e.verdict != v {
+				t.Errorf("%s: rank %d: %v, want %v", what, rank, e.verdict, v)
+			}
+		}
+	}
+	for rank := range at {
+		if err := s.SetMember(id, rank, mac, at[rank]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("all there", 0, Summed, Summed, TakenUDP)
+	if err := s.Reset(id); err != nil {
+		t.Fatal(err)
+	}
+	check("emptied", 0, Summed, Summed, TakenUDP)
+	if err := s.SetMember(id, 2, mac, [4]byte{10, 50, 0, 9}); err != nil {
+		t.Fatal(err)
+	}
+	check("the last one moved", 1, Summed, Summed, TakenUDP)
+	at[2] = [4]byte{10, 50, 0, 9}
+	check("where it is", 1, Repeated, Repeated, TakenUDP)
+	if got := sumStatus(t, s, id); got.Results != 2 {
+		t.Errorf("%+v", got)
+	}
+	if err := s.Remove(id); err != nil {
+		t.Fatal(err)
+	}
+	zero := frame(0, 0)
+	clear(zero[6:12])
+	clear(zero[26:30])
+	for name, f := range map[string][]byte{"gone": frame(0, 0), "from the address of zeros": zero} {
+		if _, v := judge(t, st, f); v != TakenUDP { // fails too if the frame was changed
+			t.Errorf("%s: %v", name, v)
+		}
+	}
 }
 
 // All jobs with all workers fit, and no more; and then any worker can still move.

@@ -86,11 +86,12 @@ type SteerSumKey struct {
 
 type SteerSumMember struct {
 	_          structs.HostLayout
+	Key        SteerSumKey
+	Generation uint32
 	Guard      uint64
 	Bias       uint32
 	Most       uint32
 	Base       uint32
-	Generation uint32
 	Job        uint32
 	Worker     uint32
 	Slots      uint16
@@ -98,6 +99,7 @@ type SteerSumMember struct {
 	Workers    uint8
 	Rank       uint8
 	Tag        uint16
+	_          [4]byte
 }
 
 type SteerSumSlot struct {
@@ -146,6 +148,8 @@ const (
 	SteerMapStreams           = "streams"
 	SteerMapSumJobs           = "sum_jobs"
 	SteerMapSumMembers        = "sum_members"
+	SteerMapSumNear           = "sum_near"
+	SteerMapSumNumbers        = "sum_numbers"
 	SteerMapSumSlots          = "sum_slots"
 	SteerMapSumWorkers        = "sum_workers"
 	SteerMapVerdicts          = "verdicts"
@@ -222,6 +226,8 @@ type SteerMapSpecs struct {
 	Streams    *ebpf.MapSpec `ebpf:"streams"`
 	SumJobs    *ebpf.MapSpec `ebpf:"sum_jobs"`
 	SumMembers *ebpf.MapSpec `ebpf:"sum_members"`
+	SumNear    *ebpf.MapSpec `ebpf:"sum_near"`
+	SumNumbers *ebpf.MapSpec `ebpf:"sum_numbers"`
 	SumSlots   *ebpf.MapSpec `ebpf:"sum_slots"`
 	SumWorkers *ebpf.MapSpec `ebpf:"sum_workers"`
 	Verdicts   *ebpf.MapSpec `ebpf:"verdicts"`
@@ -264,6 +270,8 @@ type SteerMaps struct {
 	Streams    *ebpf.Map `ebpf:"streams"`
 	SumJobs    *ebpf.Map `ebpf:"sum_jobs"`
 	SumMembers *ebpf.Map `ebpf:"sum_members"`
+	SumNear    *ebpf.Map `ebpf:"sum_near"`
+	SumNumbers *ebpf.Map `ebpf:"sum_numbers"`
 	SumSlots   *ebpf.Map `ebpf:"sum_slots"`
 	SumWorkers *ebpf.Map `ebpf:"sum_workers"`
 	Verdicts   *ebpf.Map `ebpf:"verdicts"`
@@ -282,6 +290,8 @@ func (m *SteerMaps) Close() error {
 		m.Streams,
 		m.SumJobs,
 		m.SumMembers,
+		m.SumNear,
+		m.SumNumbers,
 		m.SumSlots,
 		m.SumWorkers,
 		m.Verdicts,
