@@ -125,6 +125,10 @@ func FuzzNative(f *testing.F) {
 	f.Add(byte(1), []byte(w.frame(native.Header{Kind: native.Report, Epoch: 1}, []byte{0, 0, 0, 1, 0, 0, 0, 1, 2})[42:]))
 	f.Add(byte(0), []byte(w.frame(native.Header{Kind: native.Supply}, le32(1, 2, 3, 4))[42:]))
 	f.Add(byte(0), []byte(w.frame(native.Header{Kind: native.Leave}, le32(1))[42:]))
+	for rank := range byte(2) { // without values, either way
+		f.Add(rank, []byte(w.frame(native.Header{Kind: native.Contribution, Flags: native.FlagNoValues}, nil)[42:]))
+		f.Add(rank, []byte(w.frame(native.Header{Kind: native.Report, Flags: native.FlagNoValues, Slot: 1}, []byte{0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 1})[42:]))
+	}
 	topk := &nativeWorker{rank: 0, port: mem, typ: native.Float32}
 	values := append(le32(2, 3, 5), le32(0x3f800000, -0x40800000)...) // 1 and -1
 	frame := topk.contribution(0, 0, values)

@@ -3,7 +3,6 @@ package native
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -104,13 +103,9 @@ func newPartsRig(t *testing.T, job dataplane.JobSpec) *partsRig {
 		t.Fatal(err)
 	}
 	r.ws, r.taps = make([]*Worker, job.Workers), make([]*tapped, job.Workers)
-	each(t, job.Workers, func(ctx context.Context, i int) error {
+	each(t, job.Workers, func(ctx context.Context, i int) (err error) {
 		cfg := Config{Rank: i, NIC: nicIP, IP: workerIP(i)}
-		if err := r.spaces[i].Do(func() (err error) {
-			ip := workerIP(i)
-			cfg.Conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: ip[:]})
-			return err
-		}); err != nil {
+		if cfg.Conn, err = socketIn(r.spaces[i], i); err != nil {
 			return err
 		}
 		if err := cfg.setDefaults(); err != nil {

@@ -153,11 +153,7 @@ func (r *vethRig) join() []*Worker {
 			}
 			return counted{tr, &r.group[i]}, nil
 		}
-		if err := r.spaces[i].Do(func() (err error) {
-			ip := workerIP(i)
-			cfg.Conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: ip[:]})
-			return err
-		}); err != nil {
+		if cfg.Conn, err = socketIn(r.spaces[i], i); err != nil {
 			return err
 		}
 		ws[i], err = Join(ctx, cfg)
@@ -167,6 +163,16 @@ func (r *vethRig) join() []*Worker {
 		r.t.Cleanup(func() { w.Close() })
 	}
 	return ws
+}
+
+// socketIn opens a worker's socket in its namespace.
+func socketIn(ns *netlab.NS, rank int) (conn *net.UDPConn, err error) {
+	err = ns.Do(func() (err error) {
+		ip := workerIP(rank)
+		conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: ip[:]})
+		return err
+	})
+	return conn, err
 }
 
 // asRig lends the comparisons the job's specification.
