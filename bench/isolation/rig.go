@@ -127,9 +127,9 @@ func (r *rig) startNIC(ctx context.Context, lanes int, ports []dataplane.PortSpe
 		return err
 	}
 	r.ranks = make([]*native.Worker, workers)
-	return each(workers, func(i int) error {
+	return each(workers, func(i int) (err error) {
 		cfg := native.Config{Rank: i, NIC: nicIP, IP: workerIP(i)}
-		if err := r.spaces[i].Do(func() (err error) {
+		if err = r.spaces[i].Do(func() (err error) {
 			ip := workerIP(i)
 			cfg.Conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: ip[:]})
 			return err
