@@ -7,6 +7,7 @@ import (
 
 	"gradnic/wire/inet"
 	"gradnic/wire/switchml"
+	"gradnic/worker/datagram"
 	"gradnic/worker/rtt"
 )
 
@@ -68,7 +69,7 @@ type Config struct {
 
 	// Controller is the address of SwitchML's controller, "host:port" or
 	// "unix:///path". When it is empty no session is made: the job must be
-	// installed in the NIC by other means, and NICMAC and NICIP must be set.
+	// installed in the NIC by other means, and NICIP must be set, with Link NICMAC too.
 	Controller string
 	NICMAC     inet.MAC
 	NICIP      inet.Addr
@@ -109,6 +110,13 @@ type Config struct {
 	// Listen opens the socket of a thread; nil means net.ListenUDP. Not used
 	// with Link or Conn.
 	Listen func(addr *net.UDPAddr) (*net.UDPConn, error)
+
+	// Group is the IPv4 multicast group that the job's results go to; zero: each worker gets its own. All workers must
+	// have the job's: one that does not listen gets each result only when it asks again. All must have the same Port then.
+	Group inet.Addr
+	// ListenGroup opens what a thread hears the group by; room is the longest payload that may come. Nil joins it on
+	// the interface that has IP, in the calling thread's network namespace. Not used with Link.
+	ListenGroup func(group, nic datagram.Endpoint, room int) (datagram.Transport, error)
 
 	// Waiting is told, from another goroutine, what Join waits for when a step of
 	// it has taken 2 s; nil: nobody is. Join waits until its context ends.
@@ -184,8 +192,11 @@ func (c *Config) setDefaults() error {
 	if !c.IP.IsUnicast() {
 		return fmt.Errorf("worker's IP %v: not an address of a host", c.IP)
 	}
-	if c.Controller == "" && (c.NICMAC.IsZero() || !c.NICIP.IsUnicast()) {
+	if c.Controller == "" && (c.NICMAC.IsZero() && c.Link != nil || !c.NICIP.IsUnicast()) {
 		return fmt.Errorf("no controller, and no address of the NIC: give one of them")
+	}
+	if !c.Group.IsZero() && c.Group[0]>>4 != 14 {
+		return fmt.Errorf("group %v: legal are 224.0.0.0 to 239.255.255.255", c.Group)
 	}
 	return nil
 }

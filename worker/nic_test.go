@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ type fabric struct {
 	nic     *dataplane.NIC
 	links   []*dataplane.MemPort
 	workers []*worker.Worker
+	heard   []atomic.Uint64 // results that came to each worker's group sockets, in a lab
 }
 
 // start starts the NIC.
@@ -75,6 +77,9 @@ func newFabric(t testing.TB, n int, base worker.Config, wrap func(rank int, l wo
 		f.links = append(f.links, p)
 		ports = append(ports, p)
 		job.Members = append(job.Members, dataplane.WorkerSpec{Rank: r, MAC: workerMAC(r), IP: workerIP(r), Port: r})
+	}
+	if !base.Group.IsZero() {
+		job.Multicast = multicastTo(base.Group, n)
 	}
 	f.start(t, ports)
 	t.Cleanup(func() { f.stop(t) })
@@ -406,7 +411,9 @@ func TestConfig(t *testing.T) {
 		"timeouts crossed":     func(c *worker.Config) { c.MinTimeout, c.MaxTimeout = 2, 1 },
 		"policy":               func(c *worker.Config) { c.NonFinite = 9 },
 		"no IP":                func(c *worker.Config) { c.IP = inet.Addr{} },
-		"no way to the NIC":    func(c *worker.Config) { c.NICMAC = inet.MAC{} },
+		"no MAC of the NIC":    func(c *worker.Config) { c.NICMAC = inet.MAC{} },
+		"no way to the NIC":    func(c *worker.Config) { c.NICIP = inet.Addr{} },
+		"no group":             func(c *worker.Config) { c.Group = workerIP(0) },
 		"no MAC":               func(c *worker.Config) { c.MAC = inet.MAC{} },
 	} {
 		c := good

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,11 +23,15 @@ import (
 	"gradnic/internal/netlab/netlabtest"
 	"gradnic/wire/inet"
 	"gradnic/worker"
+	"gradnic/worker/datagram"
 )
 
 // newLab is the real thing: the NIC on AF_XDP in one namespace, each worker's UDP
 // sockets in another, the controller on a Unix socket.
-func newLab(t *testing.T, n int, base worker.Config) *fabric {
+func newLab(t *testing.T, n int, base worker.Config) *fabric { return newLabFor(t, n, base, nil) }
+
+// newLabFor has a job instead of the controller, unless it is nil; the members are filled in.
+func newLabFor(t *testing.T, n int, base worker.Config, job *dataplane.JobSpec) *fabric {
 	t.Helper()
 	lab := netlabtest.New(t, "worker")
 	nicNS := netlabtest.Namespace(t, lab, "nic")
@@ -43,9 +48,21 @@ func newLab(t *testing.T, n int, base worker.Config) *fabric {
 		ports = append(ports, dataplane.XDPPort{Interface: port, Namespace: nicNS.Do})
 	}
 	f.start(t, ports)
-	address := serveController(t, f.nic)
-	f.workers = make([]*worker.Worker, n)
+	address := ""
+	if job == nil {
+		address = serveController(t, f.nic)
+	}
+	f.workers, f.heard = make([]*worker.Worker, n), make([]atomic.Uint64, n)
 	t.Cleanup(func() { f.stop(t) })
+	if job != nil {
+		for r := range n {
+			job.Members = append(job.Members, dataplane.WorkerSpec{Rank: r, MAC: workerMAC(r), IP: workerIP(r), Port: r})
+		}
+		if err := f.nic.InstallJob(*job); err != nil {
+			t.Fatal(err)
+		}
+		base.NICMAC, base.NICIP = nicMAC, nicIP
+	}
 	ctx, errs := deadline(t), make([]error, n)
 	var g sync.WaitGroup
 	for r := range n {
@@ -59,6 +76,16 @@ func newLab(t *testing.T, n int, base worker.Config) *fabric {
 					return err
 				})
 				return conn, err
+			}
+			c.ListenGroup = func(group, nic datagram.Endpoint, room int) (tr datagram.Transport, err error) {
+				err = spaces[r].Do(func() error {
+					ifc, err := net.InterfaceByName("eth0")
+					if err == nil {
+						tr, err = datagram.ListenGroup(ifc, group, nic, room)
+					}
+					return err
+				})
+				return counted{tr, &f.heard[r]}, err
 			}
 			f.workers[r], errs[r] = worker.Join(ctx, c)
 		})

@@ -46,10 +46,14 @@ func Join(ctx context.Context, cfg Config) (*Worker, error) {
 func join(ctx context.Context, cfg Config) (w *Worker, err error) {
 	// A socket that was handed in is ours from now on.
 	var conns []*net.UDPConn
+	var made []*transport
 	defer func() {
 		if err != nil {
 			for _, c := range conns {
 				c.Close()
+			}
+			for _, t := range made {
+				_ = t.close() // the first error says it
 			}
 		}
 	}()
@@ -99,6 +103,12 @@ func join(ctx context.Context, cfg Config) (w *Worker, err error) {
 			tr = newLinkTransport(cfg.Link, r)
 		} else if tr, err = newUDPTransport(conns[i], r); err != nil {
 			return nil, err
+		}
+		made = append(made, tr)
+		if !cfg.Group.IsZero() {
+			if err := tr.hear(&cfg, r); err != nil {
+				return nil, err
+			}
 		}
 		w.threads = append(w.threads, newThread(i, &cfg, tr, r, &w.halt))
 	}

@@ -145,6 +145,28 @@ func TestInKernel(t *testing.T) {
 	terminate(t, cmd)
 }
 
+// workAll runs `gradnic worker` for each rank, once, on so many packets of 256 elements; every element is checked.
+func (f *field) workAll(t *testing.T, packets int, args ...string) {
+	t.Helper()
+	out := make([]result, len(f.spaces))
+	var g sync.WaitGroup
+	for rank, ns := range f.spaces {
+		g.Go(func() {
+			w := ns.Command(t.Context(), f.binary, append([]string{"worker", "--rank", fmt.Sprint(rank), "--workers", fmt.Sprint(len(f.spaces)),
+				"--ip", fmt.Sprintf("10.50.0.%d", 1+rank), "--random", fmt.Sprint(256 * packets), "--type", "int32", "--check", "--deadline", "30s",
+				"--warmup", "0", "--iters", "1"}, args...)...)
+			var o, e strings.Builder
+			w.Stdout, w.Stderr = &o, &e
+			_ = w.Run() // the status is looked at below
+			out[rank] = result{w.ProcessState.ExitCode(), o.String(), e.String()}
+		})
+	}
+	g.Wait()
+	for _, r := range out {
+		r.want(t, exitOK, "int32")
+	}
+}
+
 // TestInKernelSessions: SwitchML workers that come by the controller are added up in the kernel, session after session.
 func TestInKernelSessions(t *testing.T) {
 	f := newField(t)
@@ -158,27 +180,38 @@ func TestInKernelSessions(t *testing.T) {
 	cmd, _ := f.start(t, named...)
 	const packets = 3
 	for session := range 2 {
-		out := make([]result, len(f.spaces))
-		var g sync.WaitGroup
-		for rank, ns := range f.spaces {
-			g.Go(func() {
-				w := ns.Command(t.Context(), f.binary, "worker", "--controller", strings.Replace(door, "unix:", "unix://", 1), "--rank", fmt.Sprint(rank),
-					"--workers", "2", "--ip", fmt.Sprintf("10.50.0.%d", 1+rank), "--random", fmt.Sprint(256*packets), "--type", "int32", "--check", "--deadline", "30s")
-				var o, e strings.Builder
-				w.Stdout, w.Stderr = &o, &e
-				_ = w.Run() // the status is looked at below
-				out[rank] = result{w.ProcessState.ExitCode(), o.String(), e.String()}
-			})
-		}
-		g.Wait()
-		for _, r := range out {
-			r.want(t, exitOK, "int32")
-		}
+		f.workAll(t, packets, "--controller", strings.Replace(door, "unix:", "unix://", 1))
 		f.gradnic(t, "show", "job", "switchml", "-j").want(t, exitOK, `"in_kernel":true`)
 		steering, _ := f.verdicts(t)
 		if got, least := steering["summed"], uint64((session+1)*packets); got < least {
 			t.Errorf("session %d: %d frames are summed up, want %d at least", session, got, least)
 		}
+	}
+	terminate(t, cmd)
+}
+
+// TestInKernelMulticast: a job that is installed by hand, added up in the kernel, with one frame a port for each result.
+func TestInKernelMulticast(t *testing.T) {
+	f := newField(t)
+	for _, conn := range f.workers {
+		conn.Close() // the workers open their own
+	}
+	cmd, _ := f.start(t)
+	f.gradnic(t, "install", "job", "train", "--workers", "2", "--in-kernel", "--multicast", "239.9.8.7",
+		"--member", "0=02:00:00:00:01:00,10.50.0.1,port0", "--member", "1=02:00:00:00:01:01,10.50.0.2,port1").want(t, exitOK, "installed")
+	f.gradnic(t, "show", "groups").want(t, exitOK, "239.9.8.7")
+	f.gradnic(t, "show", "job", "train").want(t, exitOK, "multicast  239.9.8.7\n")
+	const packets = 200
+	f.workAll(t, packets, "--nic", "10.50.0.254", "--multicast", "239.9.8.7")
+	if steering, _ := f.verdicts(t); steering["summed"] != packets {
+		t.Errorf("%d frames are summed up, want %d", steering["summed"], packets)
+	}
+	var doc struct {
+		Counters struct{ Results, Replicas, Resent uint64 }
+	}
+	r := f.gradnic(t, "show", "counters", "-j").want(t, exitOK, "{")
+	if err := json.Unmarshal([]byte(r.out), &doc); err != nil || doc.Counters.Results != packets || doc.Counters.Replicas != 2*packets+doc.Counters.Resent {
+		t.Errorf("%v: %+v, want %d results, each by both ports", err, doc.Counters, packets)
 	}
 	terminate(t, cmd)
 }

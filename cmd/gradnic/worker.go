@@ -21,6 +21,7 @@ func newWorkerCmd() *cobra.Command {
 		o          allreduce.Options
 		ip         inet.Addr
 		mac        inet.MAC
+		group      inet.Addr
 		controller string
 		saturate   bool
 		output     outputFlags
@@ -47,12 +48,17 @@ func newWorkerCmd() *cobra.Command {
 			}
 			w := &o.Worker
 			switch {
-			case controller == "":
-				return usageErrorf("--controller is missing: host, host:port or unix:///path of the SwitchML controller")
+			case controller == "" && forNative.nic.IsZero():
+				return usageErrorf("--controller is missing: host, host:port or unix:///path of the SwitchML controller; or --nic, for a job that is installed")
+			case controller != "" && !forNative.nic.IsZero():
+				return usageErrorf("--controller and --nic exclude each other: the controller tells the NIC's address")
 			case ip.IsZero():
 				return usageErrorf("--ip is missing: this worker's address, on the interface that leads to the NIC")
 			}
-			w.Controller, w.IP, w.MAC = controllerAddress(controller), ip, mac
+			w.IP, w.MAC, w.NICIP, w.Group = ip, mac, forNative.nic, group
+			if controller != "" {
+				w.Controller = controllerAddress(controller)
+			}
 			w.Waiting = func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "gradnic worker: waiting: %s\n", what) }
 			if saturate {
 				w.NonFinite = worker.Saturate
@@ -75,6 +81,7 @@ func newWorkerCmd() *cobra.Command {
 	f.IntVar(&o.Worker.Workers, "workers", 0, "number of workers, 1 to 32; native: 0 takes the job's")
 	f.Var(textFlag{set: func(s string) error { return ip.UnmarshalText([]byte(s)) }, typing: "address"}, "ip", "this worker's IPv4 address")
 	f.Var(textFlag{set: func(s string) error { return mac.UnmarshalText([]byte(s)) }, typing: "mac"}, "mac", "this worker's MAC address; left out: that of the interface that has --ip")
+	f.Var(textFlag{set: func(s string) error { return group.UnmarshalText([]byte(s)) }, typing: "address"}, "multicast", "switchml: IPv4 group that the job's results go to, as gradnic install job --multicast has it")
 	f.IntVar(&o.Worker.Port, "udp-port", worker.DefaultPort, "UDP port, the first of one a thread; the same at all workers")
 	f.StringVar(&o.Input, "input", "", ".npy file of int32 or float32; {rank} stands for the rank")
 	f.IntSliceVar(&o.Random, "random", nil, "lengths of random arrays, one row of the table each")

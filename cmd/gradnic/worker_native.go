@@ -24,7 +24,7 @@ type nativeFlags struct {
 
 func (n *nativeFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Var(textFlag{set: func(s string) error { return n.nic.UnmarshalText([]byte(s)) }, typing: "address"}, "nic", "native: the NIC's IPv4 address")
+	f.Var(textFlag{set: func(s string) error { return n.nic.UnmarshalText([]byte(s)) }, typing: "address"}, "nic", "the NIC's IPv4 address: native, or for a job that is installed without a controller")
 	f.Uint16Var(&n.job, "number", native.DefaultJob, "native: the job's number on the wire, as gradnic install job --number has it")
 	renamed(f, "job", "number")
 	f.StringVar(&n.op, "op", "", "native: the operation that the job must have: sum, mean, min or max")
@@ -36,7 +36,7 @@ func (n *nativeFlags) register(cmd *cobra.Command) {
 
 // run is gradnic worker --protocol native; o has the flags that both protocols take.
 func (n *nativeFlags) run(cmd *cobra.Command, o *allreduce.Options, ip inet.Addr, output *outputFlags) error {
-	for _, f := range []string{"controller", "threads", "elements", "saturate"} {
+	for _, f := range []string{"controller", "threads", "elements", "saturate", "multicast"} {
 		if cmd.Flags().Changed(f) {
 			return usageErrorf("--%s is not for protocol native: the job says it, or nothing does", f)
 		}
