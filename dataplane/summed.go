@@ -92,9 +92,9 @@ func (n *NIC) installSummed(s *JobSpec) (_ *summed, err error) {
 		if n.sums, err = xdp.NewSums(xdp.SumsOptions{Slots: summedSlots}); err != nil {
 			return nil, err
 		}
-		if err := n.giveSums(); err != nil {
-			return nil, err
-		}
+	}
+	if err := n.giveSums(); err != nil { // each time: of a port that failed before, nobody else would know
+		return nil, err
 	}
 	var random [2]byte
 	_, _ = rand.Read(random[:]) // does not fail

@@ -206,8 +206,12 @@ func (l *lane) endTrace(r *traceRecord, j *laneJob, i int, before *portCounts) b
 	if !r.native {
 		r.rank = int32(l.batch.rank[i])
 	}
-	slot := int(r.slot)
-	if slot < j.slots && slot%len(l.lanes) == l.id {
+	switch slot := int(r.slot); {
+	case j.summed: // the kernel has the slot, and tells of it when all values are in
+		if r.verdict != traceDropped {
+			r.seen[0] = 1<<r.workers - 1
+		}
+	case slot < j.slots && slot%len(l.lanes) == l.id:
 		slot /= len(l.lanes)
 		if !r.native || j.pool.State(slot, int(r.set)).Round == r.round {
 			copy(r.seen[:], j.pool.Seen(slot, int(r.set)))
