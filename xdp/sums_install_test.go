@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -431,4 +432,34 @@ func TestSumJobsFindEmptySlots(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 	}
+}
+
+// A program that has found a worker before its job was emptied, and comes to the slot after others have begun it anew, has
+// no part in that.
+func TestSumLateProgram(t *testing.T) {
+	st, s := summing(t, false)
+	id := installSum(t, s, SumJob{Workers: 2, Elements: 64, Slots: 1, Tag: sumTag})
+	late := s.all[id].members[0]
+	if err := s.Reset(id); err != nil {
+		t.Fatal(err)
+	}
+	sumRun(t, st, sumFrame(1, 0, 0, sumValues(64, 3))).is(t, "anew", xdpDrop, Summed, 0)
+	find := func(m sumMember) {
+		t.Helper()
+		if err := errors.Join(s.numbers.Put(&m.key, m.number), s.near.Put(nearPlace(m.key), m.number)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := sumStatus(t, s, id)
+	find(late)
+	for set := range 2 {
+		sumRun(t, st, sumFrame(0, 0, set, sumValues(64, 4))).is(t, "late", xdpRedirect, TakenUDP, sumMark(NotJudged))
+	}
+	if after := sumStatus(t, s, id); !reflect.DeepEqual(before, after) {
+		t.Errorf("counted: %+v, before %+v", after, before)
+	}
+	find(s.all[id].members[0])
+	e := sumRun(t, st, sumFrame(0, 0, 0, sumValues(64, 5)))
+	e.is(t, "in time", xdpRedirect, TakenUDP, sumMark(SumCompleted))
+	e.all(t, "in time", 64, 8)
 }
