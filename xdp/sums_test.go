@@ -332,3 +332,33 @@ func rebind(t testing.TB, st *Steering) {
 		t.Fatal(err)
 	}
 }
+
+// Whatever a worker sends for a slot tells when it was last there: to user space that is the difference between a worker that waits
+// and one that is gone.
+func TestSumSeen(t *testing.T) {
+	st, s := summing(t, false)
+	id := installSum(t, s, SumJob{Workers: 2, Elements: 64, Slots: 1, Tag: sumTag})
+	var last time.Duration
+	for _, c := range []struct {
+		what string
+		rank int
+		want Verdict
+	}{
+		{"a contribution", 0, Summed}, {"the same once more", 0, Repeated}, {"and again", 0, Repeated},
+		{"the last contribution", 1, TakenUDP}, {"a result that is asked for again", 0, TakenUDP},
+	} {
+		time.Sleep(20 * time.Millisecond) // the coarse clock goes at every tick
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now); err != nil {
+			t.Fatal(err)
+		}
+		if e := sumRun(t, st, sumFrame(c.rank, 0, 0, sumValues(64, 1))); e.verdict != c.want {
+			t.Fatalf("%s: %v", c.what, e.verdict)
+		}
+		seen := sumStatus(t, s, id).Workers[c.rank].Seen
+		if seen < time.Duration(now.Nano()) || seen <= last {
+			t.Errorf("%s: rank %d was seen at %v; it is %v at least, and was %v", c.what, c.rank, seen, time.Duration(now.Nano()), last)
+		}
+		last = seen
+	}
+}
