@@ -303,7 +303,7 @@ func (n *NIC) RemoveJob(name string) error {
 	}
 	delete(n.jobs, name)
 	n.applyRemoved(j)
-	if j.summed != nil { // after the lanes: what no program has looked at is nobody's
+	if j.summed != nil && n.state != stopped { // after the lanes: what no program has looked at is nobody's
 		if err := n.sums.Remove(j.summed.id); err != nil {
 			return fmt.Errorf("remove job %s: %w", name, err)
 		}

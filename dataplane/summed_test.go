@@ -345,6 +345,9 @@ func TestSummedLife(t *testing.T) {
 	if err != nil || st.Results != 1 || st.Status[0].Contributed != 1 || st.Status[1].Contributed != 1 || st.Use.Complete != 1 {
 		t.Errorf("after the end: %+v, %v", st, err)
 	}
+	if err := n.RemoveJob("j"); err != nil { // as one that the lanes add up
+		t.Error(err)
+	}
 }
 
 // Two queues, and workers that come in by either: the slots are one.
