@@ -156,7 +156,6 @@ func (l *lane) summedFrames() {
 		switch xdp.SumMark(mark) {
 		case xdp.SumCompleted:
 			l.seeSummed(j, w, i, port)
-			w.last++
 			count[cContributed]++
 			count[cResults]++
 			if l.passOn(j, i, port) {

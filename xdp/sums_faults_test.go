@@ -54,6 +54,7 @@ var sumFaults = []struct {
 	{"MAC of another rank", set(10, 1), TakenUDP, sumUntouched},
 	{"unknown IP", set(29, 9), TakenUDP, sumUntouched},
 	{"IP of another rank", set(29, 1), TakenUDP, sumUntouched},
+	{"no addresses, as nobody's number has", both(set(6, 0, 0, 0, 0, 0, 0), set(26, 0, 0, 0, 0)), TakenUDP, sumUntouched},
 	{"port above", put16(36, 0xbef0), TakenUDP, sumUntouched}, // served here, but not SwitchML's
 	{"port below", put16(36, 0xbedf), TakenUDP, sumUntouched},
 	{"port with its bytes swapped", put16(36, 0xe0be), TakenUDP, sumUntouched},
