@@ -362,3 +362,27 @@ func TestSumSeen(t *testing.T) {
 		last = seen
 	}
 }
+
+// A result's time is in the bucket whose bounds it is in.
+func TestSumTimes(t *testing.T) {
+	st, s := summing(t, false)
+	id := installSum(t, s, SumJob{Workers: 2, Elements: 64, Slots: 1, Tag: sumTag})
+	for _, wait := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 30 * time.Millisecond} {
+		sumRun(t, st, sumFrame(0, 0, 0, sumValues(64, 1))).is(t, "the first", xdpDrop, Summed, 0)
+		time.Sleep(wait)
+		sumRun(t, st, sumFrame(1, 0, 0, sumValues(64, 1))).is(t, "the last", xdpRedirect, TakenUDP, sumMark(SumCompleted))
+		got := sumStatus(t, s, id)
+		if got.Sum < wait || got.Sum > time.Minute {
+			t.Errorf("after %v it took %v", wait, got.Sum)
+		}
+		for i, n := range got.Times {
+			is := got.Sum < 1<<(10+i) && (i == 0 || got.Sum >= 1<<(9+i))
+			if is != (n == 1) || n > 1 {
+				t.Errorf("%v: %d in bucket %d", got.Sum, n, i)
+			}
+		}
+		if err := s.Reset(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
