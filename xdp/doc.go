@@ -102,6 +102,8 @@
 // eight. Values are added two at a time in 64 bits; sums that may wrap are added one
 // at a time and counted (bpf/sum.h has the bounds). A lock a slot lets queues and
 // netdevs share them. The rule is that of package aggregation, which the tests hold it to.
+// A worker's frame that is not just what its job's are goes to the socket with a mark that
+// says so ([NotJudged]); that goes for a packet with more behind its datagram, too.
 //
 // Budgets ([Steering.SetBudgets]) are by source MAC, each a bucket of tokens that the CPUs share; without any, the way of a
 // frame is as short as it was before there were budgets (BenchmarkSteer).

@@ -261,14 +261,17 @@ func TestSumsNeedFewRights(t *testing.T) {
 // Over a real netdev: frames of four workers come by two sockets, and one of each slot reaches the NIC's socket, with the sum.
 func TestSumOverVeth(t *testing.T) {
 	const workers, slots, rounds = 4, 8, 20
-	for _, multi := range []bool{false, true} {
-		t.Run(fmt.Sprintf("frags=%t", multi), func(t *testing.T) {
+	for _, c := range []struct {
+		multi bool
+		mode  Mode
+	}{{false, Native}, {true, Native}, {false, Generic}} {
+		t.Run(fmt.Sprintf("frags=%t,%v", c.multi, c.mode), func(t *testing.T) {
 			r := newRig(t, 1, 0)
 			u := r.umem(UMEMOptions{Chunks: 256, ChunkSize: 2048})
 			s := newSums(t, slots)
 			rx := r.open(r.nic, u, SocketOptions{IfIndex: r.nicIf})
 			tx := r.open(r.peer, u, SocketOptions{IfIndex: r.peerIf})
-			st := r.attach(r.nic, AttachOptions{IfIndex: r.nicIf, MultiBuffer: multi})
+			st := r.attach(r.nic, AttachOptions{IfIndex: r.nicIf, MultiBuffer: c.multi, Mode: c.mode})
 			if err := errors.Join(st.SetAddress(nicMAC, nicIP), st.SetPorts(Ports(0xbee0, 0xbeef)), st.Bind(0, rx), st.SetSums(s)); err != nil {
 				t.Fatal(err)
 			}
@@ -302,12 +305,12 @@ func TestSumOverVeth(t *testing.T) {
 					t.Fatalf("round %d: %d of %d results", round, got, slots)
 				}
 			}
-			c, err := st.Counters()
+			v, err := st.Counters()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c[Summed] != (workers-1)*slots*rounds || c[TakenUDP] != slots*rounds || c[Repeated] != 0 {
-				t.Errorf("%d summed, %d taken, %d repeated", c[Summed], c[TakenUDP], c[Repeated])
+			if v[Summed] != (workers-1)*slots*rounds || v[TakenUDP] != slots*rounds || v[Repeated] != 0 {
+				t.Errorf("%d summed, %d taken, %d repeated", v[Summed], v[TakenUDP], v[Repeated])
 			}
 			if got := sumStatus(t, s, id); got.Results != slots*rounds || got.Wrapped != 0 || got.Collecting != 0 {
 				t.Errorf("%+v", got)
