@@ -150,12 +150,10 @@ func (l *lane) summedFrames() {
 	for _, s := range b.told[:b.ntold] {
 		i := int(s)
 		j, port := b.job[i], int(b.port[i])
-		w := &j.workers[b.rank[i]]
 		count := &l.counts[port]
 		mark := binary.BigEndian.Uint16(l.frame(b.desc[i])[summedMark:]) - j.tag<<2
 		switch xdp.SumMark(mark) {
 		case xdp.SumCompleted:
-			l.seeSummed(j, w, i, port)
 			count[cContributed]++
 			count[cResults]++
 			if l.passOn(j, i, port) {
@@ -164,7 +162,6 @@ func (l *lane) summedFrames() {
 			copy(l.values[:], b.view[i].Values())
 			l.broadcast(j, i, port)
 		case xdp.SumAnswered:
-			l.seeSummed(j, w, i, port)
 			count[cDuplicates]++
 			count[cResent]++
 			copy(l.values[:], b.view[i].Values())
@@ -176,13 +173,6 @@ func (l *lane) summedFrames() {
 		l.freeFrame(i)
 	}
 	b.ntold = 0
-}
-
-func (l *lane) seeSummed(j *laneJob, w *laneWorker, i, port int) {
-	w.lastSeen = l.now
-	if !w.joined {
-		l.join(j, w, int(l.batch.rank[i]), port)
-	}
 }
 
 // passOn makes the frame that brought a result into the copy that is sent, where one copy is all there is: the values are

@@ -1,11 +1,16 @@
 package dataplane
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
 	"testing"
+	"time"
 
+	"gradnic/internal/netlab"
+	"gradnic/internal/netlab/netlabtest"
+	"gradnic/wire/layout"
 	"gradnic/xdp"
 )
 
@@ -87,5 +92,85 @@ func TestSummedPortFails(t *testing.T) {
 		}
 	}
 	waitFor(t, n, func(s *Snapshot) bool { return s.Total.Results == 1 && s.Total.Drops["not-summed"] == 0 })
+	check(t, n)
+}
+
+// The frames of a job of one worker are its results. When the worker was last there is told as of its last frame, not as of the question.
+func TestSummedAlone(t *testing.T) {
+	r := newSummedRig(t, 1, 1, summedJob(1, 64, 4))
+	for round := range 3 {
+		for slot := range 4 {
+			r.send(0, request(0, 64, slot, round%2, uint32(round), int32(10*round+slot)))
+		}
+	}
+	r.send(0, request(0, 64, 3, 0, 2, 23)) // once more
+	came := time.Now()
+	if st := r.status(); st.Results != 12 || st.Status[0].Sent != 13 || st.Status[0].Last != 12 {
+		t.Errorf("%+v", st)
+	}
+	time.Sleep(50 * time.Millisecond)
+	for try := 0; ; try++ { // clocks are read one after the other, and the machine may be busy between them
+		st, err := r.n.Job("j")
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := st.Status[0].LastSeen.Sub(came)
+		if late < 10*time.Millisecond {
+			break
+		}
+		if try == 20 {
+			t.Fatalf("last seen %v after its last frame had come", late)
+		}
+	}
+}
+
+// A frame in several chunks, which no frame of a worker has to be, brings its result all the same, and none of its chunks is lost.
+func TestSummedInChunks(t *testing.T) {
+	lab := netlabtest.New(t, "sum")
+	nic, peer := netlabtest.Namespace(t, lab, "nic"), netlabtest.Namespace(t, lab, "peer")
+	netlabtest.Veth(t, lab, netlab.End{NS: nic, Name: "p0", MTU: 9000}, netlab.End{NS: peer, Name: "w", MTU: 9000})
+	n := startNIC(t, testConfig(), XDPPort{Interface: "p0", Namespace: nic.Do})
+	install(t, n, summedJob(1, 64, 4))
+	w := openRaw(t, peer, "w")
+	var b [4096]byte
+	for k := range 20 {
+		f := append(request(0, 64, k%4, k/4%2, uint32(k), int32(k)), bytes.Repeat([]byte{0xee}, 5000)...)
+		if err := w.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		size, err := w.Recv(b[:], time.Now().Add(5*time.Second))
+		if err != nil || size != 308 || values(b[:size])[63] != int32(k) {
+			t.Fatalf("frame %d: %d bytes, %v", k, size, err)
+		}
+	}
+	if s := check(t, n); s.Total.Results != 20 || s.Total.ReplicasDropped() != 0 {
+		t.Errorf("%+v", s.Total)
+	}
+}
+
+// What comes by a layout no summing program has looked at: the mark in it is its sender's.
+func TestSummedByLayout(t *testing.T) {
+	l := newVethLab(t, 1, 1, false)
+	cfg := testConfig()
+	x := parseLayout(t, "switchml", "layout: switchml", "layout: far", "udp: 0xBEE0-0xBEEF", "udp: 9000-9015")
+	cfg.Layouts = []*layout.Layout{x}
+	n := startNIC(t, cfg, l.ports()...)
+	install(t, n, summedJobOnOnePort(1))
+	n.mu.Lock()
+	tag := n.jobs["j"].summed.tag
+	n.mu.Unlock()
+	w := l.wires(t)[0]
+	for mark := range uint16(4) {
+		f := request(0, 64, 0, 0, 0, 1)
+		f[36], f[37] = 0x23, 0x28 // port 9000
+		f[summedMark], f[summedMark+1] = byte((tag<<2|mark)>>8), byte(tag<<2|mark)
+		if err := w.Send(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := waitFor(t, n, func(s *Snapshot) bool { return s.Total.Received == 4 })
+	if s.Total.Drops["wrong-layout"] != 4 || s.Total.Results != 0 {
+		t.Errorf("%+v", s.Total)
+	}
 	check(t, n)
 }

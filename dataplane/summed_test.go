@@ -194,8 +194,12 @@ func TestSummedReplies(t *testing.T) {
 					t.Fatal(err)
 				}
 				r.status()
-				r.send(0, frame(0, 6, 1))
-				r.status()
+				for rank := range workers {
+					r.send(rank%c.ports, frame(rank, 6, 1))
+				}
+				if st := r.status(); st.Results != 1 {
+					t.Errorf("after a reset: %+v", st)
+				}
 			})
 		}
 	}
