@@ -24,6 +24,16 @@ func newBenchCmd() *cobra.Command {
 	return cmd
 }
 
+// aboveZero refuses flags that are given as 0: the options behind them mean their defaults by that.
+func aboveZero(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		if f := cmd.Flags().Lookup(name); f.Changed && (f.Value.String() == "0" || f.Value.String() == "0s") {
+			return usageErrorf("--%s %s: must be above 0", name, f.Value)
+		}
+	}
+	return nil
+}
+
 func newBenchEngineCmd() *cobra.Command {
 	var (
 		o   bench.EngineOptions
@@ -39,6 +49,9 @@ wait until a loop of additions finds both CPUs undisturbed, and are repeated whe
 patience. Needs root, two CPUs and a C compiler.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := aboveZero(cmd, "rounds", "run"); err != nil {
+				return err
+			}
 			if err := o.Check(); err != nil {
 				return usageErrorf("%v", err)
 			}
@@ -74,6 +87,9 @@ device bounds what can be told: results that come near it are marked "tester-bou
 		Example: `  gradnic bench ndr --devices lane,asavie --sizes 1066 --loss 0.5`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := aboveZero(cmd, "rounds"); err != nil {
+				return err
+			}
 			if final <= 0 {
 				return usageErrorf("--trial %v: the last trials must take some time", final)
 			}

@@ -22,6 +22,9 @@ receiving, all contestants in turns: medians, spread, load, processor time a fra
 where Debian's dpdk-dev is installed (its af_xdp driver). Needs root, two CPUs and a C compiler.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := aboveZero(cmd, "rounds", "run"); err != nil {
+				return err
+			}
 			if err := o.Check(); err != nil {
 				return usageErrorf("%v", err)
 			}
@@ -53,6 +56,9 @@ func newBenchScaleCmd() *cobra.Command {
 namespaces of its own, while one thing grows; and the sum alone, where the slots outgrow the caches. Needs root and two CPUs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := aboveZero(cmd, "rounds", "run"); err != nil {
+				return err
+			}
 			if err := o.Check(); err != nil {
 				return usageErrorf("%v", err)
 			}
