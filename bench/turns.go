@@ -107,10 +107,16 @@ func (t *turns) all(ctx context.Context, all []contestant, task peers.Task) erro
 				}
 				var mpps float64
 				var counts peers.Counts
-				err := t.rig.inQuiet(ctx, func() (err error) {
+				turn := func() (err error) {
 					mpps, counts, err = t.rig.turn(c, task, size, t.run)
 					return
-				})
+				}
+				var err error
+				if task == peers.Drop { // its slices find out by themselves
+					err = turn()
+				} else {
+					err = t.rig.inQuiet(ctx, turn)
+				}
 				if err != nil {
 					return fmt.Errorf("%s: %w", key, err)
 				}
@@ -170,17 +176,20 @@ func (r *Rig) begin(c contestant, task peers.Task) (stop func() (peers.Counts, e
 }
 
 // turn is one run of one contestant: what it received (drop) or what came back to the generator (reflect), in Mpps, and
-// what it counted itself.
+// what it counted itself. What is received is the share that it took of the least disturbed slices; what comes back is taken over the whole
+// run, since rings still hold frames when a slice ends.
 func (r *Rig) turn(c contestant, task peers.Task, size int, d time.Duration) (mpps float64, counts peers.Counts, err error) {
 	stop, err := r.begin(c, task)
 	if err != nil {
 		return 0, peers.Counts{}, err
 	}
-	run, err := r.drive(c.sender(), gen.Options{Frame: r.Frame(size, c.toKernel)}, d)
-	counts, err2 := stop()
-	n := counts.Received
-	if task == peers.Reflect {
-		n = run.Returned
+	opts := gen.Options{Frame: r.Frame(size, c.toKernel)}
+	if task == peers.Drop {
+		run, err := r.driveSlices(c.sender(), opts, d)
+		counts, err2 := stop()
+		return run.undisturbed(counts.Received), counts, errors.Join(err, err2)
 	}
-	return run.Mpps(n), counts, errors.Join(err, err2)
+	run, err := r.drive(c.sender(), opts, d)
+	counts, err2 := stop()
+	return run.Mpps(run.Returned), counts, errors.Join(err, err2)
 }

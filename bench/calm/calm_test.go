@@ -72,6 +72,29 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// Every addition is made: the compiler has not found out what the sums will be.
+func TestAdd(t *testing.T) {
+	sums := [8]uint64{1, 2, 3, 4, 5, 6, 7, 8}
+	add(8*100, &sums)
+	for i, s := range sums {
+		if want := uint64(i+1) + 100*99/2; s != want {
+			t.Errorf("sum %d is %d, want %d", i, s, want)
+		}
+	}
+	once, tenfold := time.Duration(1<<62), time.Duration(1<<62)
+	for range 20 {
+		begin := time.Now()
+		add(additions/10, &sums)
+		once = min(once, time.Since(begin))
+		begin = time.Now()
+		add(additions, &sums)
+		tenfold = min(tenfold, time.Since(begin))
+	}
+	if tenfold < 4*once {
+		t.Errorf("ten times as many additions take %v, not %v", tenfold, once)
+	}
+}
+
 // The real loop takes time, in proportion to its additions, and leaves the thread where it may run as it was.
 func TestLook(t *testing.T) {
 	runtime.LockOSThread()

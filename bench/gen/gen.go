@@ -167,6 +167,34 @@ func (g *Generator) Run(d time.Duration) (offered uint64, elapsed time.Duration,
 	return offered, elapsed, nil
 }
 
+// Slice is one of the parts of a run.
+type Slice struct {
+	Offered uint64
+	Elapsed time.Duration // by the kernel's clock from the first frame to the last
+}
+
+// RunSlices sends n times for about the duration d, as Run does, with the some 20 ms between that setting a live run up and down
+// takes. Where somebody else's threads share the cores for tens of milliseconds at a time, slices of that length tell what was theirs.
+func (g *Generator) RunSlices(n int, d time.Duration) ([]Slice, error) {
+	if g.opts.Rate > 0 {
+		return nil, errors.New("generator: RunSlices is for generators without a rate")
+	}
+	if d <= 0 || n < 1 {
+		return nil, fmt.Errorf("generator: %d slices of %v", n, d)
+	}
+	var slices []Slice
+	frames := uint32(1 << 15)
+	for range n + 1 {
+		offered, elapsed, err := g.burst(frames)
+		if err != nil {
+			return nil, err
+		}
+		slices = append(slices, Slice{offered, elapsed})
+		frames = uint32(min(float64(d)/float64(max(elapsed, 1))*float64(offered)+1, 1<<31))
+	}
+	return slices, nil // with the first one, which sized the others: its frames count as theirs do
+}
+
 // errCutShort is how a live run that was told to end leaves the library, which would begin it again.
 type errCutShort struct{}
 

@@ -44,9 +44,9 @@ func newBenchEngineCmd() *cobra.Command {
 		Short: "Receive, return and aggregate on one core: the engine, asavie/xdp, C, UDP sockets, the kernel",
 		Long: `Measures on a veth pair between two namespaces of its own, one core generating and one receiving: receive and
 drop, receive and return, and aggregation of eight workers. All contestants take turns in every round; the table
-shows medians, and ratios of turns of the same round. On a virtual machine a neighbour may have the other half of a core: turns
-wait until a loop of additions finds both CPUs undisturbed, and are repeated when it does not afterwards, as long as there is
-patience. Needs root, two CPUs and a C compiler.`,
+shows medians, and ratios of turns of the same round. On a virtual machine a neighbour may have the other half of a core: turns that the
+generator's core bounds are sent in slices, of which the 90th percentile counts; others wait until a loop of additions finds both CPUs
+undisturbed, and are repeated when it does not afterwards, as long as there is patience. Needs root, two CPUs and a C compiler.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := aboveZero(cmd, "rounds", "run"); err != nil {
