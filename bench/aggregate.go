@@ -31,8 +31,13 @@ func (s *summing) add(run Run, n peers.Counts) {
 	if float64(n.Received) > mostTaken*float64(run.Offered) && run.Undisturbed > 0 {
 		in = run.undisturbed(n.Received)
 	}
-	s.in, s.out = append(s.in, in), append(s.out, run.Mpps(run.Returned))
-	s.moved = append(s.moved, run.Mpps(n.Received+run.Returned)/2)
+	s.in, s.out = append(s.in, in), append(s.out, run.back())
+	// What came in is not looked at in parts: it is taken to be as much more than what came back as over the whole turn.
+	moved := run.back()
+	if run.Returned > 0 {
+		moved *= float64(n.Received+run.Returned) / 2 / float64(run.Returned)
+	}
+	s.moved = append(s.moved, moved)
 	s.taken = append(s.taken, float64(n.Received)/float64(run.Offered))
 	s.answered = append(s.answered, float64(run.Returned)/float64(n.Received))
 	s.busy = append(s.busy, n.Busy.Seconds()/run.Elapsed.Seconds())
@@ -52,11 +57,7 @@ func (r *Rig) unicast(ctx context.Context, o EngineOptions, self func(string) []
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			var back float64
-			err := r.inQuiet(ctx, func() (err error) {
-				back, _, err = r.turn(contestant{name: "lane", argv: self("lane")}, peers.Reflect, a.size, o.Run)
-				return
-			})
+			back, _, err := r.turn(contestant{name: "lane", argv: self("lane")}, peers.Reflect, a.size, o.Run)
 			if err != nil {
 				return fmt.Errorf("reflect/lane/%d: %w", a.size, err)
 			}
@@ -137,16 +138,10 @@ func (r *Rig) sums(ctx context.Context, o EngineOptions, self func(string) []str
 		who := summers[(k+round)%len(summers)]
 		var run Run
 		var n peers.Counts
-		turn := func() (err error) {
+		err := r.inQuiet(ctx, func() (err error) {
 			run, n, err = r.aggregate(self(who), task, size, o.Run)
 			return
-		}
-		var err error
-		if inSlices(task) {
-			err = turn()
-		} else {
-			err = r.inQuiet(ctx, turn)
-		}
+		})
 		if err != nil {
 			return fmt.Errorf("aggregate-%s/%s/%d: %w", what, who, size, err)
 		}

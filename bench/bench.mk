@@ -33,7 +33,7 @@ bench-twice: build ## make bench twice, and say in docs/performance.md which med
 
 .PHONY: bench-engine
 bench-engine: build ## measure the engine beside asavie/xdp, C, UDP sockets and the kernel (root; docs/performance.md)
-	bin/gradnic bench engine --command "make bench-engine" --rounds 5 --run 250ms --patience 3m --json $(BENCH_OUT)/engine.json --html $(BENCH_OUT)/engine.html $(BENCH_PUT)
+	bin/gradnic bench engine --command "make bench-engine" --rounds 6 --run 250ms --patience 2m --json $(BENCH_OUT)/engine.json --html $(BENCH_OUT)/engine.html $(BENCH_PUT)
 
 .PHONY: bench-reflect
 bench-reflect: build ## the 0.5 % partial-drop rate of reflect at 1066 bytes beside asavie/xdp's (root; docs/performance.md)

@@ -19,7 +19,7 @@ type EngineOptions struct {
 	Run    time.Duration // length of a turn; 0 means half a second
 	Sizes  []int         // frame sizes in bytes without FCS; nil means 64, 298, 1066, 1514
 	// Patience is how long the run may wait in all for CPUs that a neighbour on the same core does not disturb, and repeat turns
-	// that he has (package calm); 0 means none: turns count as they come.
+	// that he has (package calm), where aggregation and latency are measured; 0 means none: turns count as they come.
 	Patience time.Duration
 	Log      io.Writer // progress; nil: none
 	Command  string    // what the report says made it

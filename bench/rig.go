@@ -152,10 +152,15 @@ type Run struct {
 	// Undisturbed is what the generator offered in Mpps when nobody had half of a core: the 90th percentile over the slices of a
 	// run in slices, else 0.
 	Undisturbed float64
+	// Back is what came back in Mpps when nobody had half of a core: the 90th percentile over parts of the run.
+	Back float64
 }
 
 // sliceLength is how long a slice of a run takes: on a busy host a core was the guest's own for 26 ms at a time.
-const sliceLength = 15 * time.Millisecond
+const (
+	sliceLength = 15 * time.Millisecond
+	backLength  = 15 * time.Millisecond
+)
 
 // undisturbed is the rate in Mpps at which the n of the offered frames came that somebody took, when the run was least disturbed. Of who is
 // overrun it says too much, since the share is that of the whole run.
@@ -168,6 +173,14 @@ func (r Run) undisturbed(n uint64) float64 {
 
 // Mpps is the rate of n frames in million a second.
 func (r Run) Mpps(n uint64) float64 { return float64(n) / r.Elapsed.Seconds() / 1e6 }
+
+// back is what came back in Mpps, when the run was least disturbed; of a run too short to look at parts of it, over all of it.
+func (r Run) back() float64 {
+	if r.Back > 0 {
+		return r.Back
+	}
+	return r.Mpps(r.Returned)
+}
 
 // sender is what sends frames back on the device's end. On a veth it decides how they come to the generator, and so how
 // they are counted: see gen.Options.SKBs.
@@ -182,9 +195,53 @@ const (
 // receiver are the caller's.
 func (r *Rig) drive(from sender, opts gen.Options, d time.Duration) (run Run, err error) {
 	return r.generate(from, opts, func(g *gen.Generator, run *Run) (err error) {
+		back := watchReturns(g)
 		run.Offered, run.Elapsed, err = g.Run(d)
+		run.Back = back()
 		return err
 	})
+}
+
+// watchReturns looks at what has come back every backLength or so while a generator runs, and says in the end at what rate in Mpps it did,
+// as the 90th percentile of what it was from look to look. Rings do not matter: they are full from the first look on.
+func watchReturns(g *gen.Generator) (rate func() float64) {
+	done, rates := make(chan struct{}), make(chan []float64, 1)
+	go func() {
+		var all []float64
+		last, at := uint64(0), time.Time{}
+		tick := time.NewTicker(backLength)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				rates <- all
+				return
+			case <-tick.C:
+			}
+			n, err := g.Returned()
+			now := time.Now()
+			// Looks that the scheduler has brought close together say little.
+			if d := now.Sub(at); err == nil && (at.IsZero() || d >= backLength/2) {
+				if !at.IsZero() {
+					all = append(all, float64(n-last)/d.Seconds()/1e6)
+				}
+				last, at = n, now
+			}
+		}
+	}()
+	return func() float64 {
+		close(done)
+		return percentile90(<-rates)
+	}
+}
+
+// percentile90 of some rates; 0 of none.
+func percentile90(rates []float64) float64 {
+	if len(rates) == 0 {
+		return 0
+	}
+	slices.Sort(rates)
+	return rates[len(rates)*9/10]
 }
 
 // driveSlices is drive in slices, which are about as long as d in all.
@@ -199,8 +256,7 @@ func (r *Rig) driveSlices(from sender, opts gen.Options, d time.Duration) (run R
 			run.Offered, run.Elapsed = run.Offered+s.Offered, run.Elapsed+s.Elapsed
 			rates = append(rates, float64(s.Offered)/s.Elapsed.Seconds()/1e6)
 		}
-		slices.Sort(rates)
-		run.Undisturbed = rates[len(rates)*9/10]
+		run.Undisturbed = percentile90(rates)
 		return nil
 	})
 }

@@ -105,18 +105,7 @@ func (t *turns) all(ctx context.Context, all []contestant, task peers.Task) erro
 				if t.got[key] == nil {
 					t.got[key] = &series{}
 				}
-				var mpps float64
-				var counts peers.Counts
-				turn := func() (err error) {
-					mpps, counts, err = t.rig.turn(c, task, size, t.run)
-					return
-				}
-				var err error
-				if task == peers.Drop { // its slices find out by themselves
-					err = turn()
-				} else {
-					err = t.rig.inQuiet(ctx, turn)
-				}
+				mpps, counts, err := t.rig.turn(c, task, size, t.run)
 				if err != nil {
 					return fmt.Errorf("%s: %w", key, err)
 				}
@@ -176,8 +165,8 @@ func (r *Rig) begin(c contestant, task peers.Task) (stop func() (peers.Counts, e
 }
 
 // turn is one run of one contestant: what it received (drop) or what came back to the generator (reflect), in Mpps, and
-// what it counted itself. What is received is the share that it took of the least disturbed slices; what comes back is taken over the whole
-// run, since rings still hold frames when a slice ends.
+// what it counted itself. What is received is the share that it took of the least disturbed slices; what comes back is
+// looked at in parts of one run, since rings still hold frames when a slice ends.
 func (r *Rig) turn(c contestant, task peers.Task, size int, d time.Duration) (mpps float64, counts peers.Counts, err error) {
 	stop, err := r.begin(c, task)
 	if err != nil {
@@ -191,5 +180,5 @@ func (r *Rig) turn(c contestant, task peers.Task, size int, d time.Duration) (mp
 	}
 	run, err := r.drive(c.sender(), opts, d)
 	counts, err2 := stop()
-	return run.Mpps(run.Returned), counts, errors.Join(err, err2)
+	return run.back(), counts, errors.Join(err, err2)
 }

@@ -12,6 +12,7 @@ package gen
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"gradnic/bench/flow"
@@ -93,10 +94,14 @@ func Open(opts Options) (*Generator, error) {
 	}
 	share := func(f float64) uint32 { return uint32(f * (1 << 32)) }
 	vars := map[string]any{
-		"workers":  uint32(opts.Workers),
-		"slots":    uint32(max(opts.Slots, 1)),
-		"flows":    uint32(max(opts.Flows, 1)),
-		"jobs":     uint32(max(opts.Jobs, 1)),
+		"workers": uint32(opts.Workers),
+		"slots":   uint32(max(opts.Slots, 1)),
+		"flows":   uint32(max(opts.Flows, 1)),
+		"jobs":    uint32(max(opts.Jobs, 1)),
+
+		"worker_bits": powerOf2(opts.Workers),
+		"slot_bits":   powerOf2(max(opts.Slots, 1)),
+
 		"stamp_at": uint32(opts.StampAt),
 		"lose":     share(opts.Loss),
 		"twice":    share(opts.Duplicate),
@@ -141,6 +146,14 @@ func Open(opts Options) (*Generator, error) {
 		return nil, fmt.Errorf("generator: attach the counting receiver to netdev %d: %w", opts.IfIndex, err)
 	}
 	return g, nil
+}
+
+// powerOf2 is the k of a number that is 2^k, and -1 for others.
+func powerOf2(n int) int32 {
+	if n < 1 || n&(n-1) != 0 {
+		return -1
+	}
+	return int32(bits.Len(uint(n)) - 1)
 }
 
 // Run sends as fast as it goes for about the duration d and returns how many frames were offered and how long it took, by

@@ -44,8 +44,8 @@ func newBenchEngineCmd() *cobra.Command {
 		Short: "Receive, return and aggregate on one core: the engine, asavie/xdp, C, UDP sockets, the kernel",
 		Long: `Measures on a veth pair between two namespaces of its own, one core generating and one receiving: receive and
 drop, receive and return, and aggregation of eight workers. All contestants take turns in every round; the table
-shows medians, and ratios of turns of the same round. On a virtual machine a neighbour may have the other half of a core: turns that the
-generator's core bounds are sent in slices, of which the 90th percentile counts; others wait until a loop of additions finds both CPUs
+shows medians, and ratios of turns of the same round. On a virtual machine a neighbour may have the other half of a core: of a turn
+parts of 15 ms are looked at, and the 90th percentile of their rates counts; aggregation and echoes wait until a loop of additions finds both CPUs
 undisturbed, and are repeated when it does not afterwards, as long as there is patience. Needs root, two CPUs and a C compiler.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,7 +65,7 @@ undisturbed, and are repeated when it does not afterwards, as long as there is p
 	f.IntVar(&o.Rounds, "rounds", 5, "turns of each contestant")
 	f.DurationVar(&o.Run, "run", time.Second/2, "length of a turn")
 	f.IntSliceVar(&o.Sizes, "sizes", []int{64, 298, 1066, 1514}, "frame sizes in bytes without FCS")
-	f.DurationVar(&o.Patience, "patience", 5*time.Minute, "how long to wait in all for CPUs that nobody disturbs, and repeat disturbed turns; 0: turns count as they come")
+	f.DurationVar(&o.Patience, "patience", 5*time.Minute, "how long aggregation and echoes wait in all for CPUs that nobody disturbs, and disturbed ones are repeated; 0: they count as they come")
 	out.flags(cmd)
 	return cmd
 }

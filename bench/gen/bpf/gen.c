@@ -19,6 +19,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Written once before the run. */
 volatile const __u32 workers = 0;  /* 0: plain frames; else SwitchML contributions of this many workers */
 volatile const __u32 slots = 1;    /* slots of the pool, each used in set 0 and set 1 in turn */
+volatile const __s32 worker_bits = -1; /* workers and slots as powers of 2, else -1: a division takes as long as all the rest */
+volatile const __s32 slot_bits = -1;
 volatile const __u32 jobs = 1;     /* jobs in turn, whose workers have addresses of their own */
 volatile const __u32 flows = 1;    /* plain frames: the UDP source port runs through this many values */
 volatile const __u32 stamp_at = 0; /* 0: none; else where bench/flow's stamp is */
@@ -143,7 +145,7 @@ int generate(struct xdp_md *ctx)
 	n = number();
 
 	if (workers) {
-		__u64 k = n / workers;
+		__u64 k = worker_bits >= 0 ? n >> worker_bits : n / workers;
 		__u32 job = 0, slot;
 		__u32 set;
 
@@ -155,9 +157,14 @@ int generate(struct xdp_md *ctx)
 			p[27] = 50 + (job >> 8);
 			p[28] = job;
 		}
-		slot = k % slots;
-		set = (k / slots) & 1;
-		put_worker(p, n % workers);
+		if (slot_bits >= 0) {
+			slot = k & (slots - 1);
+			set = (k >> slot_bits) & 1;
+		} else {
+			slot = k % slots;
+			set = (k / slots) & 1;
+		}
+		put_worker(p, worker_bits >= 0 ? n & (workers - 1) : n % workers);
 		p[44] = k; /* the client's packet number, opaque to the NIC */
 		p[45] = k >> 8;
 		p[46] = k >> 16;

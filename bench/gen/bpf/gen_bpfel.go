@@ -45,6 +45,7 @@ const (
 	GenVarSent        = "sent"
 	GenVarSequence    = "sequence"
 	GenVarSkipped     = "skipped"
+	GenVarSlotBits    = "slot_bits"
 	GenVarSlots       = "slots"
 	GenVarSpoil       = "spoil"
 	GenVarStampAt     = "stamp_at"
@@ -52,6 +53,7 @@ const (
 	GenVarSwap        = "swap"
 	GenVarSwapped     = "swapped"
 	GenVarTwice       = "twice"
+	GenVarWorkerBits  = "worker_bits"
 	GenVarWorkers     = "workers"
 )
 
@@ -117,35 +119,37 @@ type GenMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type GenVariableSpecs struct {
-	Back     *ebpf.VariableSpec `ebpf:"back"`
-	Backs    *ebpf.VariableSpec `ebpf:"backs"`
-	Bounced  *ebpf.VariableSpec `ebpf:"bounced"`
-	Damage   *ebpf.VariableSpec `ebpf:"damage"`
-	Damaged  *ebpf.VariableSpec `ebpf:"damaged"`
-	Dawdle   *ebpf.VariableSpec `ebpf:"dawdle"`
-	Dice     *ebpf.VariableSpec `ebpf:"dice"`
-	Doubled  *ebpf.VariableSpec `ebpf:"doubled"`
-	First    *ebpf.VariableSpec `ebpf:"first"`
-	Flows    *ebpf.VariableSpec `ebpf:"flows"`
-	Gap      *ebpf.VariableSpec `ebpf:"gap"`
-	Jobs     *ebpf.VariableSpec `ebpf:"jobs"`
-	Last     *ebpf.VariableSpec `ebpf:"last"`
-	Lose     *ebpf.VariableSpec `ebpf:"lose"`
-	Macs     *ebpf.VariableSpec `ebpf:"macs"`
-	Most     *ebpf.VariableSpec `ebpf:"most"`
-	OnlyPort *ebpf.VariableSpec `ebpf:"only_port"`
-	Origin   *ebpf.VariableSpec `ebpf:"origin"`
-	Sent     *ebpf.VariableSpec `ebpf:"sent"`
-	Sequence *ebpf.VariableSpec `ebpf:"sequence"`
-	Skipped  *ebpf.VariableSpec `ebpf:"skipped"`
-	Slots    *ebpf.VariableSpec `ebpf:"slots"`
-	Spoil    *ebpf.VariableSpec `ebpf:"spoil"`
-	StampAt  *ebpf.VariableSpec `ebpf:"stamp_at"`
-	StampSum *ebpf.VariableSpec `ebpf:"stamp_sum"`
-	Swap     *ebpf.VariableSpec `ebpf:"swap"`
-	Swapped  *ebpf.VariableSpec `ebpf:"swapped"`
-	Twice    *ebpf.VariableSpec `ebpf:"twice"`
-	Workers  *ebpf.VariableSpec `ebpf:"workers"`
+	Back       *ebpf.VariableSpec `ebpf:"back"`
+	Backs      *ebpf.VariableSpec `ebpf:"backs"`
+	Bounced    *ebpf.VariableSpec `ebpf:"bounced"`
+	Damage     *ebpf.VariableSpec `ebpf:"damage"`
+	Damaged    *ebpf.VariableSpec `ebpf:"damaged"`
+	Dawdle     *ebpf.VariableSpec `ebpf:"dawdle"`
+	Dice       *ebpf.VariableSpec `ebpf:"dice"`
+	Doubled    *ebpf.VariableSpec `ebpf:"doubled"`
+	First      *ebpf.VariableSpec `ebpf:"first"`
+	Flows      *ebpf.VariableSpec `ebpf:"flows"`
+	Gap        *ebpf.VariableSpec `ebpf:"gap"`
+	Jobs       *ebpf.VariableSpec `ebpf:"jobs"`
+	Last       *ebpf.VariableSpec `ebpf:"last"`
+	Lose       *ebpf.VariableSpec `ebpf:"lose"`
+	Macs       *ebpf.VariableSpec `ebpf:"macs"`
+	Most       *ebpf.VariableSpec `ebpf:"most"`
+	OnlyPort   *ebpf.VariableSpec `ebpf:"only_port"`
+	Origin     *ebpf.VariableSpec `ebpf:"origin"`
+	Sent       *ebpf.VariableSpec `ebpf:"sent"`
+	Sequence   *ebpf.VariableSpec `ebpf:"sequence"`
+	Skipped    *ebpf.VariableSpec `ebpf:"skipped"`
+	SlotBits   *ebpf.VariableSpec `ebpf:"slot_bits"`
+	Slots      *ebpf.VariableSpec `ebpf:"slots"`
+	Spoil      *ebpf.VariableSpec `ebpf:"spoil"`
+	StampAt    *ebpf.VariableSpec `ebpf:"stamp_at"`
+	StampSum   *ebpf.VariableSpec `ebpf:"stamp_sum"`
+	Swap       *ebpf.VariableSpec `ebpf:"swap"`
+	Swapped    *ebpf.VariableSpec `ebpf:"swapped"`
+	Twice      *ebpf.VariableSpec `ebpf:"twice"`
+	WorkerBits *ebpf.VariableSpec `ebpf:"worker_bits"`
+	Workers    *ebpf.VariableSpec `ebpf:"workers"`
 }
 
 // GenObjects contains all objects after they have been loaded into the kernel.
@@ -183,35 +187,37 @@ func (m *GenMaps) Close() error {
 //
 // It can be passed to LoadGenObjects or ebpf.CollectionSpec.LoadAndAssign.
 type GenVariables struct {
-	Back     *ebpf.Variable `ebpf:"back"`
-	Backs    *ebpf.Variable `ebpf:"backs"`
-	Bounced  *ebpf.Variable `ebpf:"bounced"`
-	Damage   *ebpf.Variable `ebpf:"damage"`
-	Damaged  *ebpf.Variable `ebpf:"damaged"`
-	Dawdle   *ebpf.Variable `ebpf:"dawdle"`
-	Dice     *ebpf.Variable `ebpf:"dice"`
-	Doubled  *ebpf.Variable `ebpf:"doubled"`
-	First    *ebpf.Variable `ebpf:"first"`
-	Flows    *ebpf.Variable `ebpf:"flows"`
-	Gap      *ebpf.Variable `ebpf:"gap"`
-	Jobs     *ebpf.Variable `ebpf:"jobs"`
-	Last     *ebpf.Variable `ebpf:"last"`
-	Lose     *ebpf.Variable `ebpf:"lose"`
-	Macs     *ebpf.Variable `ebpf:"macs"`
-	Most     *ebpf.Variable `ebpf:"most"`
-	OnlyPort *ebpf.Variable `ebpf:"only_port"`
-	Origin   *ebpf.Variable `ebpf:"origin"`
-	Sent     *ebpf.Variable `ebpf:"sent"`
-	Sequence *ebpf.Variable `ebpf:"sequence"`
-	Skipped  *ebpf.Variable `ebpf:"skipped"`
-	Slots    *ebpf.Variable `ebpf:"slots"`
-	Spoil    *ebpf.Variable `ebpf:"spoil"`
-	StampAt  *ebpf.Variable `ebpf:"stamp_at"`
-	StampSum *ebpf.Variable `ebpf:"stamp_sum"`
-	Swap     *ebpf.Variable `ebpf:"swap"`
-	Swapped  *ebpf.Variable `ebpf:"swapped"`
-	Twice    *ebpf.Variable `ebpf:"twice"`
-	Workers  *ebpf.Variable `ebpf:"workers"`
+	Back       *ebpf.Variable `ebpf:"back"`
+	Backs      *ebpf.Variable `ebpf:"backs"`
+	Bounced    *ebpf.Variable `ebpf:"bounced"`
+	Damage     *ebpf.Variable `ebpf:"damage"`
+	Damaged    *ebpf.Variable `ebpf:"damaged"`
+	Dawdle     *ebpf.Variable `ebpf:"dawdle"`
+	Dice       *ebpf.Variable `ebpf:"dice"`
+	Doubled    *ebpf.Variable `ebpf:"doubled"`
+	First      *ebpf.Variable `ebpf:"first"`
+	Flows      *ebpf.Variable `ebpf:"flows"`
+	Gap        *ebpf.Variable `ebpf:"gap"`
+	Jobs       *ebpf.Variable `ebpf:"jobs"`
+	Last       *ebpf.Variable `ebpf:"last"`
+	Lose       *ebpf.Variable `ebpf:"lose"`
+	Macs       *ebpf.Variable `ebpf:"macs"`
+	Most       *ebpf.Variable `ebpf:"most"`
+	OnlyPort   *ebpf.Variable `ebpf:"only_port"`
+	Origin     *ebpf.Variable `ebpf:"origin"`
+	Sent       *ebpf.Variable `ebpf:"sent"`
+	Sequence   *ebpf.Variable `ebpf:"sequence"`
+	Skipped    *ebpf.Variable `ebpf:"skipped"`
+	SlotBits   *ebpf.Variable `ebpf:"slot_bits"`
+	Slots      *ebpf.Variable `ebpf:"slots"`
+	Spoil      *ebpf.Variable `ebpf:"spoil"`
+	StampAt    *ebpf.Variable `ebpf:"stamp_at"`
+	StampSum   *ebpf.Variable `ebpf:"stamp_sum"`
+	Swap       *ebpf.Variable `ebpf:"swap"`
+	Swapped    *ebpf.Variable `ebpf:"swapped"`
+	Twice      *ebpf.Variable `ebpf:"twice"`
+	WorkerBits *ebpf.Variable `ebpf:"worker_bits"`
+	Workers    *ebpf.Variable `ebpf:"workers"`
 }
 
 // GenPrograms contains all programs after they have been loaded into the kernel.
