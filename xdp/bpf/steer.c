@@ -413,30 +413,18 @@ static __always_inline int steer_frame(struct xdp_md *ctx, enum program program)
 			action = XDP_TX;
 		}
 	} else if (v <= TAKEN_ALL) {
-		int budgets = cfg->flags & HAS_BUDGETS, s = NOT_SUMMED;
-		__u32 queue = ctx->rx_queue_index;
-
-		/* A look at the socket costs less than a redirection, which most frames that are added up do not need. */
-		if (program == SUMS_UP && (cfg->flags & SUMS) && bpf_map_lookup_elem(&sockets, &queue)) {
-			if (budgets && !spend(ctx))
-				s = TOO_MANY;
-			else if (contributes(ctx, cfg, v))
-				s = sum(ctx);
-			budgets = 0;
-		}
-		if (s == ADDED || s == SEEN) {
-			v = s == ADDED ? SUMMED : REPEATED;
-			action = XDP_DROP;
-		} else if (s == TOO_MANY) {
+		/* Without a socket on this queue the frame is the kernel's. */
+		action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
+		if (action != XDP_REDIRECT) {
+			v = UNBOUND;
+		} else if ((cfg->flags & HAS_BUDGETS) && !spend(ctx)) {
 			v = OVER_BUDGET;
 			action = XDP_DROP;
-		} else {
-			/* Without a socket on this queue the frame is the kernel's. */
-			action = bpf_redirect_map(&sockets, queue, XDP_PASS);
-			if (action != XDP_REDIRECT) {
-				v = UNBOUND;
-			} else if (budgets && !spend(ctx)) {
-				v = OVER_BUDGET;
+		} else if (program == SUMS_UP && (cfg->flags & SUMS) && contributes(ctx, cfg, v)) {
+			int s = sum(ctx);
+
+			if (s == ADDED || s == SEEN) {
+				v = s == ADDED ? SUMMED : REPEATED;
 				action = XDP_DROP;
 			}
 		}

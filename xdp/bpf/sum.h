@@ -41,7 +41,6 @@ enum summed {
 	ADDED,
 	SEEN,		/* of a contribution that had been seen */
 	RESULT,		/* goes on, with a mark */
-	TOO_MANY,	/* over its budget */
 };
 
 /*
@@ -363,7 +362,8 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 	slot += m->base;
 	s = bpf_map_lookup_elem(&sum_slots, &slot);
 	w = bpf_map_lookup_elem(&sum_workers, &m->worker);
-	if (!s || !w)
+	j = bpf_map_lookup_elem(&sum_jobs, &m->job);
+	if (!s || !w || !j)
 		return RESULT;
 	if ((void *)(p + SUM_FEW / 2) > end || (large && (void *)(p + SUM_ELEMENTS / 2) > end))
 		return RESULT;
@@ -458,11 +458,8 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 			w->received++;
 			w->contributed++;
 			w->seen = bpf_ktime_get_coarse_ns();
-			if (wraps) {
-				j = bpf_map_lookup_elem(&sum_jobs, &m->job);
-				if (j)
-					j->wrapped += wraps;
-			}
+			if (wraps)
+				j->wrapped += wraps;
 			return ADDED;
 		}
 	}
@@ -475,16 +472,13 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 	now = v->started;
 	bpf_spin_unlock(&s->lock);
 
-	udp->checksum = htons(m->tag | (answered ? MARK_ANSWERED : MARK_COMPLETED));
 	w->received++;
 	w->seen = bpf_ktime_get_ns();
-	j = bpf_map_lookup_elem(&sum_jobs, &m->job);
-	if (!j)
-		return RESULT;
 	if (answered) {
 		w->duplicates++;
 		w->resent++;
 		j->resent++;
+		udp->checksum = htons(m->tag | MARK_ANSWERED);
 		return RESULT;
 	}
 	w->contributed++;
@@ -492,6 +486,7 @@ static __attribute__((noinline)) int sum(struct xdp_md *ctx)
 	j->results++;
 	j->wrapped += wraps;
 	sum_time(j, now ? w->seen - now : 0);
+	udp->checksum = htons(m->tag | MARK_COMPLETED);
 	return RESULT;
 }
 
