@@ -156,11 +156,8 @@ type Run struct {
 	Back float64
 }
 
-// sliceLength is how long a slice of a run takes: on a busy host a core was the guest's own for 26 ms at a time.
-const (
-	sliceLength = 15 * time.Millisecond
-	backLength  = 15 * time.Millisecond
-)
+// partLength is how long the parts of a run are that are looked at: on a busy host a core was the guest's own for 26 ms at a time.
+const partLength = 15 * time.Millisecond
 
 // undisturbed is the rate in Mpps at which the n of the offered frames came that somebody took, when the run was least disturbed. Of who is
 // overrun it says too much, since the share is that of the whole run.
@@ -202,14 +199,14 @@ func (r *Rig) drive(from sender, opts gen.Options, d time.Duration) (run Run, er
 	})
 }
 
-// watchReturns looks at what has come back every backLength or so while a generator runs, and says in the end at what rate in Mpps it did,
+// watchReturns looks at what has come back every partLength or so while a generator runs, and says in the end at what rate in Mpps it did,
 // as the 90th percentile of what it was from look to look. Rings do not matter: they are full from the first look on.
 func watchReturns(g *gen.Generator) (rate func() float64) {
 	done, rates := make(chan struct{}), make(chan []float64, 1)
 	go func() {
 		var all []float64
 		last, at := uint64(0), time.Time{}
-		tick := time.NewTicker(backLength)
+		tick := time.NewTicker(partLength)
 		defer tick.Stop()
 		for {
 			select {
@@ -221,7 +218,7 @@ func watchReturns(g *gen.Generator) (rate func() float64) {
 			n, err := g.Returned()
 			now := time.Now()
 			// Looks that the scheduler has brought close together say little.
-			if d := now.Sub(at); err == nil && (at.IsZero() || d >= backLength/2) {
+			if d := now.Sub(at); err == nil && (at.IsZero() || d >= partLength/2) {
 				if !at.IsZero() {
 					all = append(all, float64(n-last)/d.Seconds()/1e6)
 				}
@@ -247,7 +244,7 @@ func percentile90(rates []float64) float64 {
 // driveSlices is drive in slices, which are about as long as d in all.
 func (r *Rig) driveSlices(from sender, opts gen.Options, d time.Duration) (run Run, err error) {
 	return r.generate(from, opts, func(g *gen.Generator, run *Run) error {
-		all, err := g.RunSlices(max(3, int(d/sliceLength)), sliceLength)
+		all, err := g.RunSlices(max(3, int(d/partLength)), partLength)
 		if err != nil {
 			return err
 		}

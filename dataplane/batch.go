@@ -226,7 +226,7 @@ func (l *lane) match() {
 		b.job[i] = e.job
 		b.rank[i] = uint16(e.rank)
 		if e.job.summed {
-			if !l.frameOfSummed(i) {
+			if l.cfg.Layouts != nil && b.via[i] != 0 { // in a layout's form: no summing program has seen it
 				l.drop(i, WrongLayout)
 				continue
 			}

@@ -11,7 +11,6 @@ import (
 
 	"gradnic/multicast"
 	"gradnic/wire/inet"
-	"gradnic/wire/switchml"
 	"gradnic/xdp"
 )
 
@@ -222,7 +221,6 @@ func (n *NIC) summedStatus(j *job, st *JobStatus) error {
 		from, to := &sum.Workers[r], &st.Status[r]
 		to.Received, to.Contributed, to.Duplicates = from.Received, from.Contributed, from.Duplicates
 		to.Resent, to.Last = from.Resent, from.Last
-		to.Joined, to.LastSeen, to.MissingSince = false, time.Time{}, time.Time{}
 		if from.Received > 0 {
 			to.Joined = true
 			to.LastSeen = wall.Add(from.Seen - now)
@@ -249,9 +247,4 @@ func (n *NIC) closeSums() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, n.sums.Close())...)
-}
-
-// frameOfSummed is true for a frame that a summing program may have seen: not one that came in a layout's form.
-func (l *lane) frameOfSummed(i int) bool {
-	return (l.cfg.Layouts == nil || l.batch.via[i] == 0) && len(l.frame(l.batch.desc[i])) >= switchml.ValuesOffset
 }

@@ -54,7 +54,7 @@ type Options struct {
 // batch is how many frames the kernel builds before it flushes them to the driver; 64 is its NAPI weight.
 const batch = 64
 
-// Generator sends frames from the calling thread. It is used by one goroutine at a time.
+// Generator sends frames from the calling thread. It is used by one goroutine at a time, but Returned by any beside it.
 type Generator struct {
 	objs  bpf.GenObjects
 	back  link.Link // nil: NoReceiver
