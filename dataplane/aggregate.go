@@ -180,18 +180,13 @@ func (l *lane) replicate(j *laneJob, t *switchml.ReplyTemplate, payload Desc, po
 		l.lostReplica(port, NoFrame)
 		return
 	}
-	l.counts[port][cReplicas]++
 	f := l.area[addr : addr+uint64(j.frameLen)]
 	t.Put(f, mac, ip, udp)
-	var w *laneWorker
-	if rank >= 0 {
-		w = &j.workers[rank]
-		w.sent++
-	}
+	w := j.receiver(rank)
 	if payload.Len > 0 {
 		l.sendShared(port, Desc{Addr: addr, Len: switchml.ValuesOffset}, payload, w)
 		return
 	}
 	copy(f[switchml.ValuesOffset:], l.values[:j.frameLen-switchml.ValuesOffset])
-	l.sendReplica(port, Desc{Addr: addr, Len: uint32(j.frameLen)}, w)
+	l.sendReplica(port, Desc{Addr: addr, Len: uint32(j.frameLen)}, nil, sentReplica, w)
 }

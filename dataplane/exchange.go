@@ -107,8 +107,7 @@ func (x *Exchange) Emit(port, length int) (frame []byte, ok bool) {
 			l.lostReplica(port, NoFrame)
 			return nil, false
 		}
-		l.counts[port][cReplicas]++
-		l.sendReplica(port, Desc{Addr: addr, Len: uint32(length)}, nil)
+		l.sendReplica(port, Desc{Addr: addr, Len: uint32(length)}, nil, sentReplica, nil)
 		return l.area[addr : addr+uint64(length) : addr+uint64(length)], true
 	}
 	if x.flat == nil {
@@ -130,8 +129,7 @@ func (x *Exchange) settle() {
 		l.lostReplica(port, NoFrame)
 		return
 	}
-	l.counts[port][cReplicas]++
-	l.sendChain(port, head, tail, nil)
+	l.sendReplica(port, head, tail, sentReplica, nil)
 }
 
 // Now is the lane's clock: nanoseconds, monotonic, from when the NIC was made, read once a round.

@@ -48,6 +48,14 @@ type laneWorker struct {
 	lastSeen                          int64
 }
 
+// receiver is the worker that a copy of a result is for; nil for rank -1, several.
+func (j *laneJob) receiver(rank int) *laneWorker {
+	if rank < 0 {
+		return nil
+	}
+	return &j.workers[rank]
+}
+
 // job is the control side's record of a job: its specification and the share of each lane.
 type job struct {
 	spec   JobSpec

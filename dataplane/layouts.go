@@ -210,7 +210,7 @@ func (l *lane) spreadLayout(j *laneJob, i int, h *native.Header, values []byte, 
 		case k == last && inPlace:
 			d := Desc{Addr: at - uint64(t.Len()), Len: uint32(t.Len() + len(values))}
 			t.PutHeaders(l.frame(d), c.MAC, c.IP, c.UDPPort)
-			l.sendLayout(j, c.Port, d, c.Rank)
+			l.sendReplica(c.Port, d, nil, sentFormed, j.receiver(c.Rank))
 		default:
 			l.replicateLayout(j, &t, ok, values, c.Port, c.MAC, c.IP, c.UDPPort, c.Rank)
 		}
@@ -233,20 +233,7 @@ func (l *lane) replicateLayout(j *laneJob, t *layout.Template, fits bool, values
 	}
 	d := Desc{Addr: addr, Len: uint32(t.Len() + len(values))}
 	t.Put(l.frame(d), mac, ip, udp, values)
-	l.sendLayout(j, port, d, rank)
-}
-
-// sendLayout queues a copy of a result that has its layout's form.
-func (l *lane) sendLayout(j *laneJob, port int, d Desc, rank int) {
-	l.counts[port][cReplicas]++
-	var w *laneWorker
-	if rank >= 0 {
-		w = &j.workers[rank]
-		w.sent++
-	}
-	if !l.dropsReplica(port, d, nil, w) {
-		l.queueTx(port, port, d, nil, sentFormed, w)
-	}
+	l.sendReplica(port, d, nil, sentFormed, j.receiver(rank))
 }
 
 // leaveLayout turns a frame that the NIC has made into a layout's form. ok is false when it does not fit, which Carries

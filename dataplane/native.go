@@ -344,17 +344,12 @@ func (l *lane) spreadResult(j *laneJob, i int, h native.Header, values []byte, l
 			t.Put(f, c.MAC, c.IP, c.UDPPort)
 			j.native.seal(c.Rank, f)
 		}
-		l.counts[c.Port][cReplicas]++
-		var w *laneWorker
-		if c.Rank >= 0 {
-			w = &j.workers[c.Rank]
-			w.sent++
-		}
+		w := j.receiver(c.Rank)
 		if shared {
 			l.sendShared(c.Port, d, payload, w)
 			continue
 		}
-		l.sendChain(c.Port, d, tail, w)
+		l.sendReplica(c.Port, d, tail, sentReplica, w)
 	}
 	if last < 0 || !inPlace {
 		l.freeFrame(i)
@@ -380,10 +375,7 @@ func (l *lane) spreadQuiet(j *laneJob, copies []multicast.Copy, h native.Header,
 		f := l.frame(d)
 		t.Put(f, c.MAC, c.IP, c.UDPPort)
 		j.native.seal(c.Rank, f)
-		l.counts[c.Port][cReplicas]++
-		w := &j.workers[c.Rank]
-		w.sent++
-		l.sendReplica(c.Port, d, w)
+		l.sendReplica(c.Port, d, nil, sentReplica, &j.workers[c.Rank])
 	}
 }
 
@@ -411,9 +403,7 @@ func (l *lane) resultTo(j *laneJob, i int, h native.Header, values []byte) {
 	}
 	j.native.seal(rank, f)
 	d, tail := l.outgoing(i, n)
-	w.sent++
-	l.counts[port][cReplicas]++
-	l.sendChain(port, d, tail, w)
+	l.sendReplica(port, d, tail, sentReplica, w)
 }
 
 // putBack writes the headers of an answer to frame i over its own, and returns the frame.

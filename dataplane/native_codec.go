@@ -141,7 +141,5 @@ func (l *lane) resultElsewhere(j *laneJob, i int, h *native.Header, values []byt
 		l.lostReplica(port, NoFrame)
 		return
 	}
-	w.sent++
-	l.counts[port][cReplicas]++
-	l.sendChain(port, d, tail, w)
+	l.sendReplica(port, d, tail, sentReplica, w)
 }

@@ -183,8 +183,7 @@ func (l *lane) tellWorker(j *laneJob, m multicast.Member) {
 	body.Put(f[native.ValuesOffset:])
 	native.PutFrame(f, &from, &native.Endpoint{MAC: m.MAC, IP: m.IP, Port: m.UDPPort}, &h, n)
 	j.native.seal(m.Rank, f)
-	l.counts[m.Port][cReplicas]++
-	l.sendReplica(m.Port, d, nil)
+	l.sendReplica(m.Port, d, nil, sentReplica, nil)
 }
 
 // leave takes the word of a worker that gives up. Lane 0 runs it.

@@ -108,7 +108,7 @@ func (l *lane) sendShared(port int, head, payload Desc, w *laneWorker) {
 	l.place[payload.Addr>>(l.shift&63)] = 0 // the queues' own counts say where it is
 	head.Options, payload.Options = xdp.PacketContinues, 0
 	s.tail[0] = payload
-	l.sendChain(port, head, s.tail[:], w)
+	l.sendReplica(port, head, s.tail[:], sentReplica, w)
 }
 
 // stillShared gives up one owner of an own chunk and returns true when there are others.

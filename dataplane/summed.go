@@ -186,15 +186,9 @@ func (l *lane) passOn(j *laneJob, i, ingress int) bool {
 	if c.UDPPort != 0 {
 		udp = c.UDPPort
 	}
-	f := l.frame(b.desc[i])[:j.frameLen]
-	t.Put(f, c.MAC, c.IP, udp)
-	l.counts[c.Port][cReplicas]++
-	var w *laneWorker
-	if c.Rank >= 0 {
-		w = &j.workers[c.Rank]
-		w.sent++
-	}
-	l.sendReplica(c.Port, Desc{Addr: b.desc[i].Addr, Len: uint32(j.frameLen)}, w)
+	d := Desc{Addr: b.desc[i].Addr, Len: uint32(j.frameLen)}
+	t.Put(l.frame(d), c.MAC, c.IP, udp)
+	l.sendReplica(c.Port, d, nil, sentReplica, j.receiver(c.Rank))
 	return true
 }
 

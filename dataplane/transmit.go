@@ -39,29 +39,21 @@ func (l *lane) send(port, from int, d Desc, tail []Desc, kind uint8) {
 	l.queueTx(port, from, d, tail, kind, nil)
 }
 
-// sendReplica queues a copy of a result.
-func (l *lane) sendReplica(port int, d Desc, w *laneWorker) { l.sendChain(port, d, nil, w) }
-
-// sendChain is sendReplica for a result of several chunks.
-func (l *lane) sendChain(port int, d Desc, tail []Desc, w *laneWorker) {
-	if !l.dropsReplica(port, d, tail, w) {
-		l.queueTx(port, port, d, tail, sentReplica, w)
-	}
-}
-
-// dropsReplica reports whether impairments of the port lose a copy of a result, which is freed then.
-func (l *lane) dropsReplica(port int, d Desc, tail []Desc, w *laneWorker) bool {
+// sendReplica counts and queues a copy of a result, or another frame that the NIC makes. kind is sentReplica or sentFormed,
+// and w the worker that it is a result for, nil for several or none.
+func (l *lane) sendReplica(port int, d Desc, tail []Desc, kind uint8, w *laneWorker) {
+	l.counts[port][cReplicas]++
 	p := &l.ports[port]
-	if p.impair == nil || p.impair.EgressTogether || !p.impair.dropEgress() {
-		return false
+	if p.impair != nil && !p.impair.EgressTogether && p.impair.dropEgress() {
+		l.counts[port][cReplicaDrops+int(ImpairedEgress)]++
+		l.sawDrop(port, d, tail, ImpairedEgress)
+		l.freePieces(d, tail)
+		return
 	}
-	l.counts[port][cReplicaDrops+int(ImpairedEgress)]++
-	l.sawDrop(port, d, tail, ImpairedEgress)
 	if w != nil {
-		w.sent--
+		w.sent++
 	}
-	l.freePieces(d, tail)
-	return true
+	l.queueTx(port, port, d, tail, kind, w)
 }
 
 // queueTx appends a frame to a port's batch. Of a chain, the last piece stands for the frame.
