@@ -42,7 +42,7 @@ func (a ability) only(spec *ebpf.CollectionSpec, multi bool) {
 	name := a.program(multi)
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
 	if a != sums {
-		for _, m := range sumMaps {
+		for m := range new(Sums).maps() {
 			delete(spec.Maps, m)
 		}
 	}

@@ -106,8 +106,6 @@ var ErrNoSumSlots = errors.New("no room for the slots")
 // ErrSumsClosed is what a closed Sums returns.
 var ErrSumsClosed = errors.New("the memory of the sums is closed")
 
-var sumMaps = [...]string{bpf.SteerMapSumSlots, bpf.SteerMapSumMembers, bpf.SteerMapSumNumbers, bpf.SteerMapSumNear, bpf.SteerMapSumWorkers, bpf.SteerMapSumJobs}
-
 // NewSums makes the memory. It needs CAP_BPF.
 func NewSums(o SumsOptions) (*Sums, error) {
 	if o.Slots == 0 {
@@ -128,7 +126,7 @@ func NewSums(o SumsOptions) (*Sums, error) {
 	for n := range uint32(sumNumbers - 1) {
 		s.free = append(s.free, n+1) // 0 is nobody's
 	}
-	for _, name := range sumMaps {
+	for name, place := range s.maps() {
 		m := spec.Maps[name]
 		switch name {
 		case bpf.SteerMapSumSlots:
@@ -140,11 +138,12 @@ func NewSums(o SumsOptions) (*Sums, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("sums: %s of %d entries (needs CAP_BPF): %w", name, m.MaxEntries, err), s.Close())
 		}
-		*s.maps()[name] = made
+		*place = made
 	}
 	return s, nil
 }
 
+// maps are the maps that the programs have for it, by name, and where each is kept.
 func (s *Sums) maps() map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
 		bpf.SteerMapSumSlots: &s.slots, bpf.SteerMapSumMembers: &s.members,
