@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -286,7 +285,7 @@ func (j *Jobs) AddWorkerIf(job string, w dataplane.WorkerSpec, generation uint64
 		}
 	}
 	if err := j.nic.AddWorker(job, w); err != nil {
-		err = fromDataplane(fmt.Sprintf("add rank %d to job %s", w.Rank, job), err)
+		err = fromDataplane("add a worker to job "+job, err)
 		if r != nil {
 			err = errors.Join(err, j.keep(r))
 		}

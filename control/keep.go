@@ -117,7 +117,7 @@ func (j *Jobs) restoreOne(kept *store.Record) error {
 	}
 	for _, w := range added {
 		if err := j.nic.AddWorker(spec.Name, w); err != nil {
-			return errorsOf(fromDataplane(fmt.Sprintf("add rank %d to job %s", w.Rank, spec.Name), err), j.nic.RemoveJob(spec.Name))
+			return errorsOf(fromDataplane("add a worker to job "+spec.Name, err), j.nic.RemoveJob(spec.Name))
 		}
 	}
 	j.own(r)

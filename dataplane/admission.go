@@ -5,11 +5,11 @@ import "fmt"
 // SlotBytes is the memory that the slots of a job would take, over all lanes. Ranked order and wide types cost more.
 func (n *NIC) SlotBytes(s JobSpec) (int64, error) {
 	if err := s.setDefaults(); err != nil {
-		return 0, err
+		return 0, fmt.Errorf("memory of job %s: %w", s.Name, err)
 	}
 	spec := n.poolSpec(&s)
 	if err := spec.Validate(); err != nil {
-		return 0, fmt.Errorf("job %s: %w", s.Name, err)
+		return 0, fmt.Errorf("memory of job %s: %w", s.Name, err)
 	}
 	return spec.Bytes() * int64(len(n.lanes)), nil
 }

@@ -46,26 +46,26 @@ func (im *Impairment) setDefaults() error {
 		v    float64
 	}{{"ingress loss", im.IngressLoss}, {"egress loss", im.EgressLoss}, {"duplicate", im.Duplicate}, {"reorder", im.Reorder}} {
 		if !(p.v >= 0 && p.v <= 1) {
-			return fmt.Errorf("impairment: %s %v: a probability is 0 to 1", p.name, p.v)
+			return fmt.Errorf("%s %v: a probability is 0 to 1", p.name, p.v)
 		}
 	}
 	if im.ReorderBy == 0 {
 		im.ReorderBy = defaultReorderBy
 	}
 	if im.ReorderBy < 0 {
-		return fmt.Errorf("impairment: reorder by %d frames: legal are 1 and up", im.ReorderBy)
+		return fmt.Errorf("reorder by %d frames: legal are 1 and up", im.ReorderBy)
 	}
 	if im.ReorderHold == 0 {
 		im.ReorderHold = defaultReorderHold
 	}
 	if im.ReorderHold < 0 || im.ReorderHold > time.Second {
-		return fmt.Errorf("impairment: reorder hold %v: legal are up to 1s", im.ReorderHold)
+		return fmt.Errorf("reorder hold %v: legal are up to 1s", im.ReorderHold)
 	}
 	for _, list := range []*[]uint64{&im.DropIngress, &im.DropEgress} {
 		*list = slices.Clone(*list)
 		slices.Sort(*list)
 		if len(*list) > 0 && (*list)[0] == 0 {
-			return fmt.Errorf("impairment: frames are counted from 1")
+			return fmt.Errorf("frames are counted from 1")
 		}
 	}
 	return nil

@@ -169,17 +169,17 @@ func (n *NIC) checkWorkers(name string, workers []WorkerSpec, isNative bool) err
 	table := n.lanes[0].table
 	for i, w := range workers {
 		if w.Port < multicast.Unknown || w.Port >= len(n.ports) {
-			return fmt.Errorf("job %s: rank %d: port %d: legal are -1 (learn) to %d", name, w.Rank, w.Port, len(n.ports)-1)
+			return fmt.Errorf("rank %d: port %d: legal are -1 (learn) to %d", w.Rank, w.Port, len(n.ports)-1)
 		}
 		if isNative {
 			continue
 		}
 		if e := table.find(w.MAC.Uint64(), w.IP.Uint32()); e != nil && (e.job.name != name || int(e.rank) != w.Rank) {
-			return fmt.Errorf("job %s: rank %d: %v %v is rank %d of job %s already", name, w.Rank, w.MAC, w.IP, e.rank, e.job.name)
+			return fmt.Errorf("rank %d: %v %v is rank %d of job %s already", w.Rank, w.MAC, w.IP, e.rank, e.job.name)
 		}
 		for _, o := range workers[:i] {
 			if o.MAC == w.MAC && o.IP == w.IP {
-				return fmt.Errorf("job %s: rank %d: %v %v is rank %d already", name, w.Rank, w.MAC, w.IP, o.Rank)
+				return fmt.Errorf("rank %d: %v %v is rank %d already", w.Rank, w.MAC, w.IP, o.Rank)
 			}
 		}
 	}
@@ -189,16 +189,23 @@ func (n *NIC) checkWorkers(name string, workers []WorkerSpec, isNative bool) err
 // InstallJob gives a job slots and makes its known workers' messages count. It returns when every lane has the job;
 // no frame of other jobs is lost meanwhile. The error wraps ErrJobExists when the name is taken.
 func (n *NIC) InstallJob(s JobSpec) error {
+	if err := n.installJob(s); err != nil {
+		return fmt.Errorf("install job %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+func (n *NIC) installJob(s JobSpec) error {
 	if err := s.setDefaults(); err != nil {
 		return err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.state == stopped {
-		return fmt.Errorf("install job %s: %w", s.Name, ErrStopped)
+		return ErrStopped
 	}
 	if _, ok := n.jobs[s.Name]; ok {
-		return fmt.Errorf("install job %s: %w", s.Name, ErrJobExists)
+		return ErrJobExists
 	}
 	s.Members = slices.Clone(s.Members)
 	if err := n.checkWorkers(s.Name, s.Members, s.Native != nil); err != nil {
@@ -220,18 +227,18 @@ func (n *NIC) InstallJob(s JobSpec) error {
 		s.Multicast = &c
 		for _, p := range c.Ports {
 			if p < 0 || p >= len(n.ports) {
-				return fmt.Errorf("job %s: multicast port %d: legal are 0 to %d", s.Name, p, len(n.ports)-1)
+				return fmt.Errorf("multicast port %d: legal are 0 to %d", p, len(n.ports)-1)
 			}
 		}
 	}
 	lanes, err := n.newLaneJobs(&s)
 	if err != nil {
-		return fmt.Errorf("install job %s: %w", s.Name, err)
+		return err
 	}
 	j := &job{spec: s, lanes: lanes}
 	if s.InKernel {
 		if j.summed, err = n.installSummed(&s); err != nil {
-			return fmt.Errorf("install job %s: %w", s.Name, err)
+			return err
 		}
 		j.tagLanes()
 	}
@@ -244,17 +251,24 @@ func (n *NIC) InstallJob(s JobSpec) error {
 // AddWorker makes a rank of a job known. It replaces a rank that is known already, as when a worker comes back with
 // another address; what the rank has contributed stays.
 func (n *NIC) AddWorker(name string, w WorkerSpec) error {
+	if err := n.addWorker(name, w); err != nil {
+		return fmt.Errorf("add a worker to job %s: %w", name, err)
+	}
+	return nil
+}
+
+func (n *NIC) addWorker(name string, w WorkerSpec) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	j, ok := n.jobs[name]
 	if !ok {
-		return fmt.Errorf("add worker %d to job %s: %w", w.Rank, name, ErrNoJob)
+		return ErrNoJob
 	}
 	if n.state == stopped {
-		return fmt.Errorf("add worker %d to job %s: %w", w.Rank, name, ErrStopped)
+		return ErrStopped
 	}
 	if j.summed != nil {
-		if err := n.settlePort(name, &w); err != nil {
+		if err := n.settlePort(&w); err != nil {
 			return err
 		}
 	}
@@ -270,7 +284,7 @@ func (n *NIC) AddWorker(name string, w WorkerSpec) error {
 	// Validated once here; each lane adds to its own group, which may have learned ports meanwhile.
 	if _, err := multicast.NewGroup(j.spec.Workers, w.member()); err != nil {
 		j.spec.Members = old
-		return fmt.Errorf("add worker %d to job %s: %w", w.Rank, name, err)
+		return err
 	}
 	if j.summed != nil {
 		// Nobody is this rank meanwhile: a frame that no program has looked at must not come to a lane that takes it for a result.
@@ -279,7 +293,7 @@ func (n *NIC) AddWorker(name string, w WorkerSpec) error {
 		if err := n.sums.SetMember(j.summed.id, w.Rank, w.MAC, w.IP); err != nil {
 			j.spec.Members = old
 			n.applyTables()
-			return fmt.Errorf("add worker %d to job %s: %w", w.Rank, name, err)
+			return err
 		}
 	}
 	j.spec.Members = members

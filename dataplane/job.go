@@ -79,7 +79,7 @@ type MulticastSpec struct {
 
 func (s *JobSpec) setDefaults() error {
 	if s.Name == "" {
-		return errors.New("job: no name")
+		return errors.New("it has no name")
 	}
 	if s.Protocol == "" {
 		s.Protocol = ProtocolSwitchML
@@ -88,22 +88,22 @@ func (s *JobSpec) setDefaults() error {
 		return s.setNativeDefaults()
 	}
 	if s.Protocol != ProtocolSwitchML {
-		return fmt.Errorf("job %s: protocol %q: legal are %s and %s", s.Name, s.Protocol, ProtocolSwitchML, ProtocolNative)
+		return fmt.Errorf("protocol %q: legal are %s and %s", s.Protocol, ProtocolSwitchML, ProtocolNative)
 	}
 	if s.Native != nil {
-		return fmt.Errorf("job %s: protocol %s has no native part", s.Name, s.Protocol)
+		return fmt.Errorf("protocol %s has no native part", s.Protocol)
 	}
 	if s.Workers < 1 || s.Workers > MaxWorkers {
-		return fmt.Errorf("job %s: %d workers: legal are 1 to %d", s.Name, s.Workers, MaxWorkers)
+		return fmt.Errorf("%d workers: legal are 1 to %d", s.Workers, MaxWorkers)
 	}
 	if s.Elements != 64 && s.Elements != 256 {
-		return fmt.Errorf("job %s: %d elements a frame: legal are 64 and 256", s.Name, s.Elements)
+		return fmt.Errorf("%d elements a frame: legal are 64 and 256", s.Elements)
 	}
 	if s.Slots == 0 {
 		s.Slots = DefaultSlots
 	}
 	if s.Slots < 1 || s.Slots > MaxSlots {
-		return fmt.Errorf("job %s: %d slots: legal are 1 to %d", s.Name, s.Slots, MaxSlots)
+		return fmt.Errorf("%d slots: legal are 1 to %d", s.Slots, MaxSlots)
 	}
 	return nil
 }

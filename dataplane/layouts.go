@@ -58,30 +58,30 @@ func (n *NIC) layoutOf(s *JobSpec) (x *layout.Layout, via uint8, err error) {
 			return x, uint8(k + 1), n.fitsLayout(s, x)
 		}
 	}
-	return nil, 0, fmt.Errorf("job %s: the NIC has no layout %q (gradnic run --layout FILE)", s.Name, s.Layout)
+	return nil, 0, fmt.Errorf("the NIC has no layout %q (gradnic run --layout FILE)", s.Layout)
 }
 
 // fitsLayout refuses a job whose messages a layout cannot carry, so that none of them is found out on its way.
 func (n *NIC) fitsLayout(s *JobSpec, x *layout.Layout) error {
 	if x.Rules.String() != s.Protocol {
-		return fmt.Errorf("job %s: layout %s has rules %s, the job protocol %s", s.Name, x.Name, x.Rules, s.Protocol)
+		return fmt.Errorf("layout %s has rules %s, the job protocol %s", x.Name, x.Rules, s.Protocol)
 	}
 	limits := layout.Limits{Workers: s.Workers, Slots: s.Slots, Payload: 4 * s.Elements, Elements: s.Elements}
 	if s.Native != nil {
 		spec := n.poolSpec(s)
 		limits.Payload, limits.Job, limits.Type = spec.WireBytes(), s.Native.ID, native.Type(s.Native.Type)
 		if spec.HasCodec() {
-			return fmt.Errorf("job %s: layout %s: compressed values go in native frames only", s.Name, x.Name)
+			return fmt.Errorf("layout %s: compressed values go in native frames only", x.Name)
 		}
 	} else if s.Multicast != nil {
-		return fmt.Errorf("job %s: layout %s: results of rules switchml go to each worker alone; leave multicast out", s.Name, x.Name)
+		return fmt.Errorf("layout %s: results of rules switchml go to each worker alone; leave multicast out", x.Name)
 	}
 	if err := x.Carries(limits); err != nil {
-		return fmt.Errorf("job %s: %w", s.Name, err)
+		return err
 	}
 	frame := max(x.Base()+x.Header, inet.PayloadOffset+native.HeaderLen) + limits.Payload
 	if room := n.cfg.ChunkSize - xdp.KernelHeadroom; frame > room {
-		return fmt.Errorf("job %s: layout %s: frames of %d bytes: %d fit into a chunk (fewer elements, or larger chunks)", s.Name, x.Name, frame, room)
+		return fmt.Errorf("layout %s: frames of %d bytes: %d fit into a chunk (fewer elements, or larger chunks)", x.Name, frame, room)
 	}
 	return nil
 }

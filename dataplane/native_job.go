@@ -3,6 +3,7 @@ package dataplane
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -76,13 +77,13 @@ func (s *JobSpec) setNativeDefaults() error {
 		s.Native.Deadline = DefaultDeadline
 	}
 	if s.Workers < 1 || s.Workers > MaxNativeWorkers {
-		return fmt.Errorf("job %s: %d workers: legal are 1 to %d", s.Name, s.Workers, MaxNativeWorkers)
+		return fmt.Errorf("%d workers: legal are 1 to %d", s.Workers, MaxNativeWorkers)
 	}
 	if s.Elements < 1 {
-		return fmt.Errorf("job %s: %d elements a frame: legal are 1 and up", s.Name, s.Elements)
+		return fmt.Errorf("%d elements a frame: legal are 1 and up", s.Elements)
 	}
 	if _, _, err := c.Codecs(s.Workers, s.Elements); err != nil {
-		return fmt.Errorf("job %s: %w", s.Name, err)
+		return err
 	}
 	s.Native.NameCodecs(s.Workers, s.Elements)
 	if err := s.checkTags(); err != nil {
@@ -92,11 +93,11 @@ func (s *JobSpec) setNativeDefaults() error {
 		s.Slots = DefaultSlots
 	}
 	if s.Slots < 1 || s.Slots > MaxNativeSlots {
-		return fmt.Errorf("job %s: %d slots: legal are 1 to %d", s.Name, s.Slots, MaxNativeSlots)
+		return fmt.Errorf("%d slots: legal are 1 to %d", s.Slots, MaxNativeSlots)
 	}
 	if m := s.Multicast; m != nil {
 		if m.IP[0]>>4 != 14 {
-			return fmt.Errorf("job %s: multicast address %v: legal are 224.0.0.0 to 239.255.255.255", s.Name, m.IP)
+			return fmt.Errorf("multicast address %v: legal are 224.0.0.0 to 239.255.255.255", m.IP)
 		}
 		g := *m
 		if g.MAC.IsZero() {
@@ -106,7 +107,7 @@ func (s *JobSpec) setNativeDefaults() error {
 			g.Port = native.Port
 		}
 		if !g.MAC.IsMulticast() {
-			return fmt.Errorf("job %s: multicast address %v: not a group's", s.Name, g.MAC)
+			return fmt.Errorf("multicast address %v: not a group's", g.MAC)
 		}
 		s.Multicast = &g
 	}
@@ -117,13 +118,13 @@ func (s *JobSpec) setNativeDefaults() error {
 func (n *NIC) admitNative(s *JobSpec) error {
 	spec := n.poolSpec(s)
 	if err := spec.Validate(); err != nil {
-		return fmt.Errorf("job %s: %w", s.Name, err)
+		return err
 	}
 	if room, most := n.nativeRoom(), max(spec.WireBytes(), spec.ResultBytes())+s.Native.TagBytes(); most > room {
-		return fmt.Errorf("job %s: %d elements of %v are up to %d bytes: the longest frame of %d bytes takes %d", s.Name, s.Elements, s.Native.Type, most, n.longest, room)
+		return fmt.Errorf("%d elements of %v are up to %d bytes: the longest frame of %d bytes takes %d", s.Elements, s.Native.Type, most, n.longest, room)
 	}
 	if b := spec.Bytes(); b > MaxPoolBytes {
-		return fmt.Errorf("job %s: %d slots of %d elements of %v for %d workers take %d bytes a lane: the limit is %d", s.Name, s.Slots, s.Elements, s.Native.Type, s.Workers, b, MaxPoolBytes)
+		return fmt.Errorf("%d slots of %d elements of %v for %d workers take %d bytes a lane: the limit is %d", s.Slots, s.Elements, s.Native.Type, s.Workers, b, MaxPoolBytes)
 	}
 	used := map[uint16]string{}
 	for _, j := range n.jobs {
@@ -133,7 +134,7 @@ func (n *NIC) admitNative(s *JobSpec) error {
 	}
 	if id := s.Native.ID; id != 0 {
 		if other, ok := used[id]; ok {
-			return fmt.Errorf("job %s: native number %d is job %s already: %w", s.Name, id, other, ErrJobExists)
+			return fmt.Errorf("native number %d is job %s already: %w", id, other, ErrJobExists)
 		}
 		return nil
 	}
@@ -143,7 +144,7 @@ func (n *NIC) admitNative(s *JobSpec) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("job %s: no native number is free", s.Name)
+	return errors.New("no native number is free")
 }
 
 // laneNative is what a lane knows of a native job beside its laneJob. Group and state are made by lane 0 and handed to

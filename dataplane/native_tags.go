@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"errors"
 	"fmt"
 
 	"gradnic/wire/inet"
@@ -17,11 +18,11 @@ func (s *JobSpec) checkTags() error {
 	case n == 0:
 		return nil
 	case n != s.Workers:
-		return fmt.Errorf("job %s: %d keys for %d workers: one each, or none", s.Name, n, s.Workers)
+		return fmt.Errorf("%d keys for %d workers: one each, or none", n, s.Workers)
 	case s.Multicast != nil:
-		return fmt.Errorf("job %s: results that are tagged for each worker cannot go to a multicast group", s.Name)
+		return errors.New("results that are tagged for each worker cannot go to a multicast group")
 	case s.Layout != "":
-		return fmt.Errorf("job %s: tags and layouts do not go together", s.Name)
+		return errors.New("tags and layouts do not go together")
 	}
 	return nil
 }

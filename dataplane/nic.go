@@ -421,24 +421,31 @@ func (n *NIC) onLane(l *lane, f func(*lane)) {
 
 // Impair sets a port's impairment; the zero value takes it away. Exact losses count from now.
 func (n *NIC) Impair(portName string, im Impairment) error {
+	if err := n.setImpair(portName, im); err != nil {
+		return fmt.Errorf("impair port %s: %w", portName, err)
+	}
+	return nil
+}
+
+func (n *NIC) setImpair(portName string, im Impairment) error {
 	if err := im.setDefaults(); err != nil {
-		return fmt.Errorf("port %s: %w", portName, err)
+		return err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	i, ok := n.PortIndex(portName)
 	if !ok {
-		return fmt.Errorf("no port %s", portName)
+		return errors.New("there is none of this name")
 	}
 	if n.state == stopped {
-		return fmt.Errorf("impair port %s: %w", portName, ErrStopped)
+		return ErrStopped
 	}
 	p := n.ports[i]
 	if p.function.InKernel && !im.none() {
-		return fmt.Errorf("impair port %s: its frames come to no lane that could: its function is %v", portName, p.function)
+		return fmt.Errorf("its frames come to no lane that could: its function is %v", p.function)
 	}
 	if job := n.anySummed(); job != "" && !im.none() {
-		return fmt.Errorf("impair port %s: the kernel adds up what the workers of job %s send, and it comes to no lane that could", portName, job)
+		return fmt.Errorf("the kernel adds up what the workers of job %s send, and it comes to no lane that could", job)
 	}
 	p.impair = nil
 	if !im.none() {
@@ -460,7 +467,7 @@ func (n *NIC) Impairment(portName string) (Impairment, error) {
 	defer n.mu.Unlock()
 	i, ok := n.PortIndex(portName)
 	if !ok {
-		return Impairment{}, fmt.Errorf("no port %s", portName)
+		return Impairment{}, fmt.Errorf("impairment of port %s: there is none of this name", portName)
 	}
 	if p := n.ports[i]; p.impair != nil {
 		return p.impair.Impairment, nil

@@ -35,27 +35,27 @@ type summed struct {
 // worker's first frame comes from. n.mu is held.
 func (n *NIC) admitSummed(s *JobSpec) error {
 	if s.Protocol != ProtocolSwitchML || s.Layout != "" {
-		return fmt.Errorf("job %s: the kernel adds up frames of protocol %s without a layout", s.Name, ProtocolSwitchML)
+		return fmt.Errorf("the kernel adds up frames of protocol %s without a layout", ProtocolSwitchML)
 	}
 	for _, p := range n.ports {
 		if err := n.canSum(p); err != nil {
-			return fmt.Errorf("job %s: %w", s.Name, err)
+			return err
 		}
 	}
 	for i := range s.Members {
-		if err := n.settlePort(s.Name, &s.Members[i]); err != nil {
+		if err := n.settlePort(&s.Members[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *NIC) settlePort(job string, w *WorkerSpec) error {
+func (n *NIC) settlePort(w *WorkerSpec) error {
 	if w.Port != multicast.Unknown {
 		return nil
 	}
 	if len(n.ports) > 1 {
-		return fmt.Errorf("job %s: rank %d: its port must be given: the kernel adds up what it sends, so that no lane learns where it is", job, w.Rank)
+		return fmt.Errorf("rank %d: its port must be given: the kernel adds up what it sends, so that no lane learns where it is", w.Rank)
 	}
 	w.Port = 0
 	return nil
