@@ -2,7 +2,7 @@
 # Runs the tests of vm/guest and xdp's socket tests on other kernels: run.sh [--fetch] [VERSION...], as in run.sh 6.1 6.12.
 # --fetch only sees to it that tools and kernels are there.
 # Each kernel is Debian's, fetched by apt-get download and kept in build/vm, and boots under software emulation with
-# an initramfs of two static test binaries, gradnic and the drivers. Nothing is installed and no rights are needed. Exit status
+# an initramfs of two static test binaries, gradnic, a shell and the drivers. Nothing is installed and no rights are needed. Exit status
 # 0: every test passed on every kernel; 1: something failed; 77: a tool or a kernel cannot be had here, nothing was run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -63,6 +63,19 @@ fetch() {
 	echo "$release" >"$to/release"
 }
 
+# fetch_shell: build/vm/busybox, once: the shell that runs scripts in the guest.
+fetch_shell() {
+	[[ -x $dir/busybox ]] && return
+	local work deb
+	work=$(mktemp -d "$dir/fetch.XXXXXX")
+	(cd "$work" && apt-get download -q -o APT::Sandbox::User=root busybox-static) >&2 || { rm -rf "$work"; return 1; }
+	deb=("$work"/*.deb)
+	dpkg-deb -x "${deb[0]}" "$work"
+	# In bin, or in usr/bin since Debian 13.
+	install "$(find "$work" -name busybox -type f -perm -u+x | head -1)" "$dir/busybox"
+	rm -rf "$work"
+}
+
 # nics: on each of three hubs, a virtio NIC that generates (role 01) and the NIC under test (role 02).
 nics() {
 	local hub=0 device
@@ -78,10 +91,15 @@ nics() {
 boot() {
 	local at=$dir/$1 log=$dir/$1.log begin=$SECONDS root
 	root=$(mktemp -d "$dir/root.XXXXXX")
-	mkdir "$root"/{modules,proc,sys,dev,run,tmp,var}
+	mkdir "$root"/{modules,proc,sys,dev,run,tmp,var,bin}
 	cp "$at"/modules/* "$root/modules/"
 	cp "$dir/guest.test" "$root/init"
 	cp "$dir/xdp.test" "$dir/gradnic" "$root/"
+	cp "$dir/busybox" "$root/bin/"
+	local tool
+	for tool in sh sed grep sleep; do
+		ln -s busybox "$root/bin/$tool"
+	done
 	(cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$at/initrd"
 	rm -rf "$root"
 	local -a net
@@ -118,6 +136,7 @@ fi
 for version in "$@"; do
 	fetch "$version" || missing "Debian's kernel $version is not to be had (apt-get update?)"
 done
+fetch_shell || missing "Debian's busybox-static is not to be had (apt-get update?)"
 [[ -z $fetch_only ]] || exit 0
 CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go vet -tags vm ./vm/guest
 CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go test -c -tags vm -o "$dir/guest.test" ./vm/guest

@@ -39,7 +39,7 @@ func TestScript(t *testing.T) {
 			t.Errorf("%d times %q in\n%s", strings.Count(text, want), want, text)
 		}
 	}
-	if n := strings.Count(text, "pg pgctrl start"); n != 2 {
+	if n := strings.Count(text, "\nrun eth1@0 eth1@1 eth1@2\n"); n != 2 {
 		t.Errorf("%d runs, want one for each size", n)
 	}
 	sh := exec.Command("sh", "-n")

@@ -78,7 +78,33 @@ func (s Script) Write(w io.Writer) error {
 	line("modprobe pktgen 2>/dev/null || true")
 	line("[ -e /proc/net/pktgen/pgctrl ] || { echo 'this kernel has no pktgen' >&2; exit 1; }")
 	line(`pg() { echo "$2" >"/proc/net/pktgen/$1"; }`)
-	line("trap 'pg pgctrl stop' INT TERM")
+	line(`stopped=`)
+	line(`trap 'stopped=yes; pg pgctrl stop' INT TERM`)
+	// The kernel's start waits for threads that run after 125 ms; one that gets its CPU later it does not wait for, and
+	// what is set meanwhile would be set for that run.
+	for _, l := range []string{
+		`# run DEVICE...: returns when each has sent.`,
+		`run() {`,
+		`	pg pgctrl start`,
+		`	for device; do`,
+		`		left=100`,
+		`		until grep -q 'Result: OK: .* usec' "/proc/net/pktgen/$device"; do`,
+		`			if [ "$stopped" ] || ! grep -q 'Result: Starting' "/proc/net/pktgen/$device"; then`,
+		`				left=$((left - 1))`,
+		`			fi`,
+		`			if [ "$left" -eq 0 ]; then`,
+		`				echo "pktgen does not run on $device: $(sed -n 's/^ *Result: //p' "/proc/net/pktgen/$device")" >&2`,
+		`				exit 1`,
+		`			fi`,
+		`			sleep 0.1`,
+		`		done`,
+		`		sed -n '/pkts-sofar/p;/pps/p;/Result/p' "/proc/net/pktgen/$device"`,
+		`	done`,
+		`	[ -z "$stopped" ] || exit 130`,
+		`}`,
+	} {
+		line("%s", l)
+	}
 	line("for thread in /proc/net/pktgen/kpktgend_*; do echo rem_device_all >\"$thread\"; done")
 	device := func(q int) string {
 		if s.Queues == 1 {
@@ -86,7 +112,9 @@ func (s Script) Write(w io.Writer) error {
 		}
 		return fmt.Sprintf("%s@%d", s.Interface, q)
 	}
+	var all strings.Builder
 	for q := range s.Queues {
+		all.WriteString(" " + device(q))
 		line("pg kpktgend_%d 'add_device %s'", s.FirstCPU+q, device(q))
 		ip := inet.AddrFromUint32(s.FromIP.Uint32() + uint32(q))
 		for _, c := range []string{
@@ -112,10 +140,7 @@ func (s Script) Write(w io.Writer) error {
 		for q := range s.Queues {
 			line("pg %s 'pkt_size %d'", device(q), size)
 		}
-		line("pg pgctrl start")
-		for q := range s.Queues {
-			line("sed -n '/pkts-sofar/p;/pps/p;/Result/p' /proc/net/pktgen/%s", device(q))
-		}
+		line("run%s", all.String())
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("pktgen: %w", err)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // pktgenMagic begins the payload of each of pktgen's packets; a sequence number follows.
@@ -61,8 +62,23 @@ func (s stream) setUp() error {
 	return pktgen(s.from, commands...)
 }
 
-// run sends all frames; it returns when they are sent.
-func (s stream) run() error { return pktgen("pgctrl", "start") }
+var ran = regexp.MustCompile(`Result: OK: .* usec`)
+
+// run sends all frames; it returns when they are sent. The kernel's start alone may return before the thread has begun.
+func (s stream) run() error {
+	if err := pktgen("pgctrl", "start"); err != nil {
+		return err
+	}
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		text, err := os.ReadFile("/proc/net/pktgen/" + s.from)
+		if err != nil || ran.Match(text) {
+			return err
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("pktgen on %s has not sent: %s", s.from, text)
+		}
+	}
+}
 
 var soFar = regexp.MustCompile(`pkts-sofar: (\d+)\s+errors: (\d+)`)
 
