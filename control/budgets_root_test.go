@@ -24,6 +24,7 @@ type budgetRig struct {
 	t     *testing.T
 	nic   *dataplane.NIC
 	jobs  *Jobs
+	api   *Server
 	wires [2]int // packet sockets at the far ends
 	begin time.Time
 }
@@ -67,7 +68,7 @@ func newBudgetRig(t *testing.T, limits Limits) *budgetRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.jobs = server.Jobs()
+	r.api, r.jobs = server, server.Jobs()
 	if err := r.nic.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

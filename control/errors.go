@@ -26,6 +26,7 @@ const (
 	Stopped                 // the NIC is stopping: Unavailable
 	Stale                   // the job has changed since the caller looked: Aborted
 	Denied                  // not for this caller: PermissionDenied
+	Conflict                // not beside something that is set on the NIC: FailedPrecondition
 )
 
 var kindCodes = [...]codes.Code{
@@ -38,6 +39,7 @@ var kindCodes = [...]codes.Code{
 	Stopped:     codes.Unavailable,
 	Stale:       codes.Aborted,
 	Denied:      codes.PermissionDenied,
+	Conflict:    codes.FailedPrecondition,
 }
 
 // Error is a refusal by the control plane: of which kind, which field, and why.
@@ -98,6 +100,10 @@ func fromDataplane(what string, err error) error {
 		kind = Exists
 	case errors.Is(err, dataplane.ErrStopped):
 		kind = Stopped
+	case errors.Is(err, dataplane.ErrConflict):
+		kind = Conflict
+	case errors.Is(err, dataplane.ErrInvalid):
+		kind = Invalid
 	case errors.Is(err, xdp.ErrNoSumSlots):
 		kind = Exhausted
 	}

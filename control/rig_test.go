@@ -47,24 +47,31 @@ func newRig(t *testing.T) *rig {
 	if r.server, err = New(Options{NIC: r.nic, Version: "v-test"}); err != nil {
 		t.Fatal(err)
 	}
-	r.socket = filepath.Join(t.TempDir(), "run", "api.sock")
-	l, err := Listen(t.Context(), r.socket)
+	r.client, r.socket = serve(t, r.server)
+	return r
+}
+
+// serve has a server serve on a Unix socket until the test ends.
+func serve(t *testing.T, server *Server) (c *Client, socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "run", "api.sock")
+	l, err := Listen(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- r.server.Serve(l) }()
-	if r.client, err = Dial(r.socket); err != nil {
+	go func() { served <- server.Serve(l) }()
+	if c, err = Dial(socket); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		r.client.Close()
-		r.server.Stop(context.Background())
+		c.Close()
+		server.Stop(context.Background())
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
 	})
-	return r
+	return c, socket
 }
 
 func member(rank uint32) *apiv1.WorkerSpec {

@@ -14,7 +14,7 @@ func (n *NIC) setKernelFunction(p *port, f Function) error {
 			return fmt.Errorf("port %s: %v: it is no netdev, and no steering program sees its frames", p.name, f)
 		}
 		if p.impair != nil {
-			return fmt.Errorf("port %s: %v: its frames would come to no lane that could impair them", p.name, f)
+			return conflictf("port %s: %v: its frames would come to no lane that could impair them", p.name, f)
 		}
 	}
 	old := p.function

@@ -187,7 +187,8 @@ func (n *NIC) checkWorkers(name string, workers []WorkerSpec, isNative bool) err
 }
 
 // InstallJob gives a job slots and makes its known workers' messages count. It returns when every lane has the job;
-// no frame of other jobs is lost meanwhile. The error wraps ErrJobExists when the name is taken.
+// no frame of other jobs is lost meanwhile. The error wraps ErrJobExists when the name is taken, ErrConflict when the job and
+// something that is set exclude each other, and ErrInvalid when it is nothing for this NIC.
 func (n *NIC) InstallJob(s JobSpec) error {
 	if err := n.installJob(s); err != nil {
 		return fmt.Errorf("install job %s: %w", s.Name, err)
@@ -197,7 +198,7 @@ func (n *NIC) InstallJob(s JobSpec) error {
 
 func (n *NIC) installJob(s JobSpec) error {
 	if err := s.setDefaults(); err != nil {
-		return err
+		return invalid(err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -207,17 +208,39 @@ func (n *NIC) installJob(s JobSpec) error {
 	if _, ok := n.jobs[s.Name]; ok {
 		return ErrJobExists
 	}
+	if err := n.admitJob(&s); err != nil {
+		return invalid(err)
+	}
+	lanes, err := n.newLaneJobs(&s)
+	if err != nil {
+		return invalid(err)
+	}
+	j := &job{spec: s, lanes: lanes}
+	if s.InKernel {
+		if j.summed, err = n.installSummed(&s); err != nil {
+			return err
+		}
+		j.tagLanes()
+	}
+	n.jobs[s.Name] = j
+	n.applyInstalled(j)
+	n.cfg.Logger.Info("job installed", "job", s.Name, "workers", s.Workers, "elements", s.Elements, "slots", s.Slots)
+	return nil
+}
+
+// admitJob refuses a job that cannot be on this NIC, and makes its specification the NIC's own. n.mu is held.
+func (n *NIC) admitJob(s *JobSpec) error {
 	s.Members = slices.Clone(s.Members)
 	if err := n.checkWorkers(s.Name, s.Members, s.Native != nil); err != nil {
 		return err
 	}
 	if s.Native != nil {
-		if err := n.admitNative(&s); err != nil {
+		if err := n.admitNative(s); err != nil {
 			return err
 		}
 	}
 	if s.InKernel {
-		if err := n.admitSummed(&s); err != nil {
+		if err := n.admitSummed(s); err != nil {
 			return err
 		}
 	}
@@ -231,20 +254,6 @@ func (n *NIC) installJob(s JobSpec) error {
 			}
 		}
 	}
-	lanes, err := n.newLaneJobs(&s)
-	if err != nil {
-		return err
-	}
-	j := &job{spec: s, lanes: lanes}
-	if s.InKernel {
-		if j.summed, err = n.installSummed(&s); err != nil {
-			return err
-		}
-		j.tagLanes()
-	}
-	n.jobs[s.Name] = j
-	n.applyInstalled(j)
-	n.cfg.Logger.Info("job installed", "job", s.Name, "workers", s.Workers, "elements", s.Elements, "slots", s.Slots)
 	return nil
 }
 
@@ -269,7 +278,7 @@ func (n *NIC) addWorker(name string, w WorkerSpec) error {
 	}
 	if j.summed != nil {
 		if err := n.settlePort(&w); err != nil {
-			return err
+			return invalid(err)
 		}
 	}
 	members := slices.DeleteFunc(slices.Clone(j.spec.Members), func(m WorkerSpec) bool { return m.Rank == w.Rank })
@@ -277,14 +286,14 @@ func (n *NIC) addWorker(name string, w WorkerSpec) error {
 	j.spec.Members = members
 	if err := n.checkWorkers(name, []WorkerSpec{w}, j.spec.Native != nil); err != nil {
 		j.spec.Members = old
-		return err
+		return invalid(err)
 	}
 	members = append(members, w)
 	sort.Slice(members, func(a, b int) bool { return members[a].Rank < members[b].Rank })
 	// Validated once here; each lane adds to its own group, which may have learned ports meanwhile.
 	if _, err := multicast.NewGroup(j.spec.Workers, w.member()); err != nil {
 		j.spec.Members = old
-		return err
+		return invalid(err)
 	}
 	if j.summed != nil {
 		// Nobody is this rank meanwhile: a frame that no program has looked at must not come to a lane that takes it for a result.

@@ -20,13 +20,6 @@ const (
 	DefaultSlots = 512
 )
 
-// Errors that callers tell apart with errors.Is.
-var (
-	ErrNoJob     = errors.New("no such job")
-	ErrJobExists = errors.New("job exists")
-	ErrStopped   = errors.New("the NIC is stopped")
-)
-
 // WorkerSpec is one worker of a job.
 type WorkerSpec struct {
 	// Rank is 0 to JobSpec.Workers-1.

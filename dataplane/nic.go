@@ -429,7 +429,7 @@ func (n *NIC) Impair(portName string, im Impairment) error {
 
 func (n *NIC) setImpair(portName string, im Impairment) error {
 	if err := im.setDefaults(); err != nil {
-		return err
+		return invalid(err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -442,10 +442,10 @@ func (n *NIC) setImpair(portName string, im Impairment) error {
 	}
 	p := n.ports[i]
 	if p.function.InKernel && !im.none() {
-		return fmt.Errorf("its frames come to no lane that could: its function is %v", p.function)
+		return conflictf("its frames come to no lane that could: its function is %v", p.function)
 	}
 	if job := n.anySummed(); job != "" && !im.none() {
-		return fmt.Errorf("the kernel adds up what the workers of job %s send, and it comes to no lane that could", job)
+		return conflictf("the kernel adds up what the workers of job %s send, and it comes to no lane that could", job)
 	}
 	p.impair = nil
 	if !im.none() {

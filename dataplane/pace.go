@@ -58,7 +58,7 @@ func (n *NIC) SetPace(rate uint64) error {
 		return fmt.Errorf("pace: %d bit/s: legal are 1 Mbit/s to 1 Tbit/s", rate)
 	}
 	if job := n.anySummed(); job != "" && rate != 0 {
-		return fmt.Errorf("pace: the kernel adds up what the workers of job %s send, and it comes to no lane that could keep one", job)
+		return conflictf("pace: the kernel adds up what the workers of job %s send, and it comes to no lane that could keep one", job)
 	}
 	n.paced = rate != 0
 	n.onLanes(func(l *lane) {

@@ -133,7 +133,7 @@ func (n *NIC) checkService(spec *ServiceSpec) error {
 			return fmt.Errorf("port %s: it is not opened as a whole (WholePort)", name)
 		}
 		if f := n.ports[i].function; f.InKernel {
-			return fmt.Errorf("port %s: its frames come to no lane: its function is %v", name, f)
+			return conflictf("port %s: its frames come to no lane: its function is %v", name, f)
 		}
 		for _, o := range n.services {
 			if slices.Contains(o.spec.Ports, name) {

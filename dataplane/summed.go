@@ -67,9 +67,9 @@ func (n *NIC) canSum(p *port) error {
 	case !ok:
 		return fmt.Errorf("port %s is no netdev, and no steering program adds up its frames", p.name)
 	case p.impair != nil:
-		return fmt.Errorf("port %s is impaired, and frames that the kernel adds up come to no lane that could impair them", p.name)
+		return conflictf("port %s is impaired, and frames that the kernel adds up come to no lane that could impair them", p.name)
 	case n.paced:
-		return errors.New("the ports have a pace, and frames that the kernel adds up come to no lane that could keep it")
+		return conflictf("the ports have a pace, and frames that the kernel adds up come to no lane that could keep it")
 	}
 	return nil
 }
