@@ -12,7 +12,8 @@ var (
 	ErrStopped   = errors.New("the NIC is stopped")
 	// ErrInvalid is what no NIC like this one does: the request has to be another one.
 	ErrInvalid = errors.New("not what this NIC does")
-	// ErrConflict is what the NIC could do, were it not for something that is set: an impairment, a pace, a function, a job.
+	// ErrConflict is what the NIC could do, were it not for something that is set: an impairment, a pace, a function, a job; or rights
+	// that were given up.
 	ErrConflict = errors.New("not beside what is set")
 )
 

@@ -87,6 +87,11 @@ func (n *NIC) anySummed() string {
 // installSummed gives a job its slots in the kernel. The first one makes them, and has the programs of all ports learn
 // to add up. n.mu is held.
 func (n *NIC) installSummed(s *JobSpec) (_ *summed, err error) {
+	defer func() {
+		if errors.Is(err, unix.EPERM) {
+			err = conflictf("%w: the first job in the kernel needs what gradnic run --drop healing keeps, and --drop all does not", err)
+		}
+	}()
 	if n.sums == nil {
 		if n.sums, err = xdp.NewSums(xdp.SumsOptions{Slots: summedSlots}); err != nil {
 			return nil, err

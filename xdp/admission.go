@@ -54,12 +54,11 @@ func systemLimits(size uint64) (limits, error) {
 	if l.available, err = memAvailable(mem); err != nil {
 		return l, err
 	}
-	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var caps [2]unix.CapUserData
-	if err := unix.Capget(&hdr, &caps[0]); err != nil {
-		return l, fmt.Errorf("capget: %w", err)
+	have, err := effective()
+	if err != nil {
+		return l, err
 	}
-	l.lockAny = caps[unix.CAP_IPC_LOCK/32].Effective&(1<<(unix.CAP_IPC_LOCK%32)) != 0
+	l.lockAny = have(unix.CAP_IPC_LOCK)
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &r); err != nil {
 		return l, fmt.Errorf("getrlimit memlock: %w", err)

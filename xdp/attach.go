@@ -105,7 +105,7 @@ func loadSteering(multi bool) (*Steering, error) {
 	steers.only(spec, multi)
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
-		return nil, fmt.Errorf("load steering program (needs CAP_BPF and CAP_NET_ADMIN): %w", err)
+		return nil, fmt.Errorf("load steering program: %w", lacking(err, unix.CAP_BPF, unix.CAP_NET_ADMIN))
 	}
 	return &Steering{
 		coll:     coll,

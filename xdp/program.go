@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"gradnic/xdp/bpf"
 )
@@ -98,7 +99,7 @@ func (st *Steering) load(a ability) (*ebpf.Program, error) {
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: use})
 	if err != nil {
-		return nil, fmt.Errorf("load steering program %s (needs CAP_BPF and CAP_NET_ADMIN): %w", a.program(st.multi), err)
+		return nil, fmt.Errorf("load steering program %s: %w", a.program(st.multi), lacking(err, unix.CAP_BPF, unix.CAP_NET_ADMIN))
 	}
 	defer coll.Close()
 	return coll.DetachProgram(a.program(st.multi)), nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"gradnic/xdp/bpf"
 )
@@ -136,7 +137,7 @@ func NewSums(o SumsOptions) (*Sums, error) {
 		}
 		made, err := ebpf.NewMap(m)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("sums: %s of %d entries (needs CAP_BPF): %w", name, m.MaxEntries, err), s.Close())
+			return nil, errors.Join(fmt.Errorf("sums: %s of %d entries: %w", name, m.MaxEntries, lacking(err, unix.CAP_BPF)), s.Close())
 		}
 		*place = made
 	}

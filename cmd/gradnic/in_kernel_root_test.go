@@ -143,6 +143,15 @@ func TestInKernel(t *testing.T) {
 		t.Errorf("a job in lanes: %d frames are summed up, %d were before", steering["summed"], packets)
 	}
 	terminate(t, cmd)
+
+	// The store has no job that is added up in the kernel now, and without rights there cannot be one.
+	cmd, _ = f.start(t, "--store", state, "--drop", "all")
+	f.gradnic(t, "remove", "job", "train").want(t, exitOK, "job train removed\n")
+	r := install(append(members, "--in-kernel")...).want(t, exitFailed, "the process has no CAP_BPF, or has given it up: ")
+	if strings.Contains(r.err, "MEMLOCK") || strings.Count(r.err, "job train") != 1 {
+		t.Errorf("%s", r.err)
+	}
+	terminate(t, cmd)
 }
 
 // workAll runs `gradnic worker` for each rank, once, on so many packets of 256 elements; every element is checked.

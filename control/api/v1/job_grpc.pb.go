@@ -42,7 +42,7 @@ const (
 // ALREADY_EXISTS (the name is used by another specification), NOT_FOUND,
 // RESOURCE_EXHAUSTED (there is no room, with the figures and what would fit), UNIMPLEMENTED (with what is
 // supported), ABORTED (the job is of another generation than the caller has seen), PERMISSION_DENIED (it belongs
-// to another tenant).
+// to another tenant), FAILED_PRECONDITION (not beside an impairment, a pace or another thing that is set on the NIC).
 //
 // What InstallJob, AddWorker and RemoveJob have answered is kept: it holds after a restart of the NIC.
 type JobServiceClient interface {
@@ -197,7 +197,7 @@ func (c *jobServiceClient) ListTenants(ctx context.Context, in *ListTenantsReque
 // ALREADY_EXISTS (the name is used by another specification), NOT_FOUND,
 // RESOURCE_EXHAUSTED (there is no room, with the figures and what would fit), UNIMPLEMENTED (with what is
 // supported), ABORTED (the job is of another generation than the caller has seen), PERMISSION_DENIED (it belongs
-// to another tenant).
+// to another tenant), FAILED_PRECONDITION (not beside an impairment, a pace or another thing that is set on the NIC).
 //
 // What InstallJob, AddWorker and RemoveJob have answered is kept: it holds after a restart of the NIC.
 type JobServiceServer interface {
