@@ -1,9 +1,12 @@
 package xdp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 	"sync"
 	"time"
 
@@ -242,24 +245,17 @@ func (s *Sums) Reset(id SumJobID) error {
 	return nil
 }
 
-// room finds slots in a row that no job has.
+// room finds slots in a row that no job has, where the fewest are: what is left in a row stays long for a large job.
 func (s *Sums) room(slots int) (base uint32, ok bool) {
-	for {
-		end := int(base) + slots
-		if end > s.size {
-			return 0, false
+	jobs := slices.SortedFunc(maps.Values(s.all), func(a, b *sumJob) int { return cmp.Compare(a.base, b.base) })
+	begin, least := 0, s.size+1
+	for _, j := range append(jobs, &sumJob{base: uint32(s.size)}) {
+		if free := int(j.base) - begin; free >= slots && free < least {
+			base, least, ok = uint32(begin), free, true
 		}
-		free := true
-		for _, j := range s.all {
-			if last := int(j.base) + j.Slots; int(j.base) < end && last > int(base) {
-				base, free = uint32(last), false
-				break
-			}
-		}
-		if free {
-			return base, true
-		}
+		begin = int(j.base) + j.Slots
 	}
+	return base, ok
 }
 
 func sumWorker(id SumJobID, rank int) uint32 { return uint32(int(id)*MaxSumWorkers + rank) }
