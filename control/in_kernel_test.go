@@ -117,8 +117,16 @@ func TestInKernelJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	_, err = install(func(s *apiv1.JobSpec) { s.Name, s.Slots, s.Members = "b", dataplane.MaxSlots, nil })
-	refused(err, codes.ResourceExhausted, "no room for the slots")
+	for _, name := range []string{"b", "c"} {
+		_, err = install(func(s *apiv1.JobSpec) { s.Name, s.Slots, s.Members = name, dataplane.MaxSlots, nil })
+		if name == "b" && err == nil {
+			continue
+		}
+		refused(err, codes.ResourceExhausted, "install job c: sums: 8192 slots more, of 16384 with 2 jobs in them: no room for the slots")
+	}
+	if err := r.jobs.Remove("b"); err != nil {
+		t.Fatal(err)
+	}
 
 	w := r.worker(9)
 	w.Rank = 2

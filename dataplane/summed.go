@@ -18,8 +18,9 @@ import (
 // all ports, and a lane gets the frames that have a result to tell, on whatever queue they come. It sends the
 // result as it sends its own: to each worker, or to a group.
 
-// summedSlots is how many slots the jobs of a NIC have in the kernel, 17 MB: as many as one job can ask for.
-const summedSlots = MaxSlots
+// summedSlots is how many slots the jobs of a NIC have in the kernel, 35 MB: beside a job that asks for as many as one can, as
+// sessions of SwitchML do, there is as much for others.
+const summedSlots = 2 * MaxSlots
 
 // summedMark is where the program writes what a frame tells: in the UDP checksum.
 const summedMark = inet.L4Offset + 6

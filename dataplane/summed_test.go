@@ -444,7 +444,10 @@ func TestSummedRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	install(t, n, summedJob(2, 64, 4))
-	if err := n.InstallJob(JobSpec{Name: "large", Workers: 2, Elements: 256, Slots: MaxSlots, InKernel: true}); !errors.Is(err, xdp.ErrNoSumSlots) {
+	large := JobSpec{Name: "large", Workers: 2, Elements: 256, Slots: MaxSlots, InKernel: true}
+	install(t, n, large) // as many as a job can have, beside another
+	large.Name = "larger"
+	if err := n.InstallJob(large); !errors.Is(err, xdp.ErrNoSumSlots) {
 		t.Errorf("more slots than there are left: %v", err)
 	}
 	if err := n.Impair("p1", Impairment{IngressLoss: 0.5}); err == nil || !strings.Contains(err.Error(), "job j") {

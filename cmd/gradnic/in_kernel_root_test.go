@@ -195,7 +195,11 @@ func TestInKernelSessions(t *testing.T) {
 		if got, least := steering["summed"], uint64((session+1)*packets); got < least {
 			t.Errorf("session %d: %d frames are summed up, want %d at least", session, got, least)
 		}
+		if session == 0 { // which has as many slots as a job can have: another one of that size has room beside it
+			f.gradnic(t, "install", "job", "beside", "--workers", "2", "--slots", "8192", "--in-kernel").want(t, exitOK, "job beside installed\n")
+		}
 	}
+	f.gradnic(t, "install", "job", "third", "--workers", "2", "--in-kernel").want(t, exitFailed, "of 16384 with 2 jobs in them: no room for the slots")
 	terminate(t, cmd)
 }
 
