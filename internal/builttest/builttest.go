@@ -21,7 +21,7 @@ type Command struct {
 // Path is where the built command is, in a directory that any user may read. A command that does not build fails the test.
 func (c *Command) Path(t testing.TB) string {
 	t.Helper()
-	c.once.Do(func() { c.err = c.build() })
+	c.once.Do(func() { c.err = c.build("gradnic/cmd/gradnic") })
 	if c.err != nil {
 		t.Fatalf("build the command: %v", c.err)
 	}
@@ -30,14 +30,14 @@ func (c *Command) Path(t testing.TB) string {
 
 func (c *Command) path() string { return filepath.Join(c.dir, "gradnic") }
 
-func (c *Command) build() (err error) {
+func (c *Command) build(pkg string) (err error) {
 	if c.dir, err = os.MkdirTemp("", "gradnictest-"); err != nil {
 		return err
 	}
 	if err := os.Chmod(c.dir, 0o755); err != nil {
 		return err
 	}
-	build := exec.Command("go", "build", "-trimpath", "-o", c.path(), "gradnic/cmd/gradnic") // as make build, which finds it in the cache then
+	build := exec.Command("go", "build", "-trimpath", "-o", c.path(), pkg) // as make build, which finds it in the cache then
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
