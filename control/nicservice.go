@@ -55,7 +55,7 @@ func (s *nicService) ListPorts(context.Context, *apiv1.ListPortsRequest) (*apiv1
 			Queues: uint32(p.Queues), Function: p.Function,
 			Counters: countersToProto(&p.Counters), Kernel: kernelToProto(p.Kernel),
 			Impairment: impairmentToProto(impairment), State: string(p.State), Why: p.Why, Rebuilds: p.Rebuilds,
-			Rings: ringsToProto(p.Rings), Steering: dropsToProto(p.Steering), Budgets: budgetsToProto(p.Budgets),
+			Rings: ringsToProto(p.Rings), PerQueue: queuesToProto(p.PerQueue), Steering: dropsToProto(p.Steering), Budgets: budgetsToProto(p.Budgets),
 		})
 	}
 	return resp, nil

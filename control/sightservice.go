@@ -225,6 +225,16 @@ func stagesToProto(stages []dataplane.StageSnapshot) []*apiv1.Stage {
 	return out
 }
 
+func queuesToProto(queues []dataplane.QueueSnapshot) (out []*apiv1.Queue) {
+	for _, q := range queues {
+		out = append(out, &apiv1.Queue{
+			Index: uint32(q.Queue), Lane: uint32(q.Lane), Received: q.Received, Batches: q.Batches, Transmitted: q.Transmitted, Completed: q.Completed,
+			Rings: ringsToProto(q.Rings),
+		})
+	}
+	return out
+}
+
 func ringsToProto(r dataplane.Rings) *apiv1.Rings {
 	return &apiv1.Rings{Fill: r.Fill, FillMost: r.FillMost, Transmit: r.Transmit, TransmitMost: r.TransmitMost}
 }

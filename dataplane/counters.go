@@ -53,9 +53,10 @@ const (
 // published is where a lane's counters can be read. One writer; readers copy until the sequence is even and the
 // same before and after, so that a copy is one moment of the lane.
 type published struct {
-	seq   atomic.Uint64
-	lane  [numLaneCounters]atomic.Uint64
-	ports [][numCounters]atomic.Uint64
+	seq    atomic.Uint64
+	lane   [numLaneCounters]atomic.Uint64
+	ports  [][numCounters]atomic.Uint64
+	queues atomic.Pointer[[]publishedQueue] // another slice when the lane gets other queues
 }
 
 func newPublished(ports int) *published {
@@ -63,7 +64,7 @@ func newPublished(ports int) *published {
 }
 
 // store publishes the counters; only what changed is written.
-func (p *published) store(lane *[numLaneCounters]uint64, ports []portCounts) {
+func (p *published) store(lane *[numLaneCounters]uint64, ports []portCounts, queues []laneQueue) {
 	p.seq.Add(1)
 	for i := range lane {
 		if v := lane[i]; p.lane[i].Load() != v {
@@ -78,11 +79,13 @@ func (p *published) store(lane *[numLaneCounters]uint64, ports []portCounts) {
 			}
 		}
 	}
+	p.storeQueues(queues)
 	p.seq.Add(1)
 }
 
-// load copies the counters of one moment. It yields to a lane that is publishing just now.
-func (p *published) load(lane *[numLaneCounters]uint64, ports []portCounts) {
+// load copies the counters of one moment, and returns those of the lane's queues. It yields to a lane that is publishing
+// just now.
+func (p *published) load(lane *[numLaneCounters]uint64, ports []portCounts) (queues []queueState) {
 	for {
 		s := p.seq.Load()
 		if s&1 == 0 {
@@ -94,8 +97,9 @@ func (p *published) load(lane *[numLaneCounters]uint64, ports []portCounts) {
 					ports[i][j] = p.ports[i][j].Load()
 				}
 			}
+			queues = p.loadQueues(queues[:0])
 			if p.seq.Load() == s {
-				return
+				return queues
 			}
 		}
 		yield()

@@ -64,6 +64,8 @@ type lane struct {
 	chains *chains // nil when no frame is larger than a chunk
 	pieces int     // chunks in the lane's hands beside one for each held frame
 
+	pastQueues []queueState // queues that a port no longer has
+
 	taps  *taps // nil: nobody looks
 	clock stageClock
 
@@ -84,6 +86,8 @@ type lane struct {
 type laneQueue struct {
 	queue
 	port    int
+	number  int // of the port's
+	counts  queueCounts
 	mark    uint16 // of the port, for place
 	target  int    // chunks to keep in the fill ring
 	filled  int    // chunks in the fill ring or on their way through the kernel
@@ -229,6 +233,8 @@ func (l *lane) receive(q *laneQueue, first bool) int {
 		c[cRxPieces] += uint64(n - frames)
 	}
 	c[cReceived] += uint64(frames)
+	q.counts[qReceived] += uint64(frames)
+	q.counts[qBatches]++
 	l.tally(stageReceive, frames)
 	if l.taps != nil {
 		l.taps.received(l, q.port)
@@ -331,6 +337,7 @@ func (l *lane) reap(q *laneQueue) int {
 		}
 	}
 	l.counts[q.port][cCompleted] += uint64(total)
+	q.counts[qCompleted] += uint64(total)
 	l.tally(stageReap, total)
 	l.at(before)
 	return total
@@ -373,5 +380,5 @@ func (l *lane) publish() {
 	l.lane[lHeld] = uint64(l.held)
 	l.lane[lPieces] = uint64(l.pieces)
 	l.lane[lFree] = uint64(len(l.free))
-	l.pub.store(&l.lane, l.counts)
+	l.pub.store(&l.lane, l.counts, l.queues)
 }

@@ -38,6 +38,9 @@ func TestQueueStatistics(t *testing.T) {
 	if len(p.QueueKernel) != 2 || lost(p.QueueKernel[0]) != 0 || lost(p.QueueKernel[1]) == 0 || lost(p.Kernel) != lost(p.QueueKernel[1]) {
 		t.Errorf("%+v of %+v", p.Kernel, p.QueueKernel)
 	}
+	if q := p.PerQueue; len(q) != 2 || q[0].Queue != 0 || q[0].Lane != 0 || q[0].Received != 0 || q[1].Queue != 1 || q[1].Lane != 1 || q[1].Received != p.Received || q[1].Received == 0 {
+		t.Errorf("%+v of %d frames", q, p.Received)
+	}
 }
 
 // TestModesAreShown: how sockets are bound, and why a program is not in the driver, is what the snapshot says; a mode that

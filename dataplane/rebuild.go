@@ -195,6 +195,7 @@ func (l *lane) adopt(p *port, open *openPort) {
 			queues = append(queues, l.queues[i])
 		}
 	}
+	l.retireCounts(p.index)
 	queues = append(queues, l.newQueues(p, open)...)
 	for i := range l.queues {
 		if l.queues[i].port > p.index {
@@ -216,7 +217,7 @@ func (l *lane) newQueues(p *port, open *openPort) (queues []laneQueue) {
 		depth = l.cfg.FramesPerQueue
 	}
 	for q := l.id; q < len(open.queues); q += len(l.lanes) {
-		queues = append(queues, laneQueue{queue: open.queues[q], port: p.index, mark: portMark(p.index), target: depth / 2, limit: depth / 2})
+		queues = append(queues, laneQueue{queue: open.queues[q], port: p.index, number: q, counts: l.resumeCounts(p.index, q), mark: portMark(p.index), target: depth / 2, limit: depth / 2})
 		if l.sharing != nil {
 			queues[len(queues)-1].shared = make([]uint16, l.chunks)
 		}
@@ -227,6 +228,7 @@ func (l *lane) newQueues(p *port, open *openPort) (queues []laneQueue) {
 // setQueues installs the lane's queues, and finds each port's queue to send on, and what to poll.
 func (l *lane) setQueues(queues []laneQueue) {
 	l.queues = queues
+	l.pub.renew(queues, l.pastQueues)
 	for i := range l.ports {
 		l.ports[i].egress = nil
 	}

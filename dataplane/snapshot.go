@@ -105,8 +105,11 @@ type PortSnapshot struct {
 	// Kernel has the kernel's own statistics of the port's sockets, summed. They count what was lost before
 	// it was received, and are shown beside the drops, never in them.
 	Kernel KernelStatistics `json:"kernel"`
-	// QueueKernel has the same of each queue since its socket was opened, in the order of the queues; queue q is lane q mod
-	// lanes'. Empty for other kinds of ports, and while there are no sockets.
+	// PerQueue has each queue's share of Received, Batches, Transmitted, Completed and Rings, in the order of the queues.
+	// Queues that the netdev no longer has are among them, without rings.
+	PerQueue []QueueSnapshot `json:"per_queue"`
+	// QueueKernel has the kernel's statistics of each queue since its socket was opened, in the same order. Empty for other
+	// kinds of ports, and while there are no sockets.
 	QueueKernel []KernelStatistics `json:"queue_kernel,omitempty"`
 	// Steering has the frames that the steering program saw, by its verdict; verdicts that never happened are
 	// left out. Empty for other kinds of ports.
@@ -193,6 +196,11 @@ func (s *Snapshot) Check() error {
 	if lo, hi := t.Answered+t.Replicas-t.ReplicasDropped(), t.Answered+t.Passed+t.Replicas-t.ReplicasDropped(); t.Transmitted < lo || t.Transmitted > hi {
 		return fmt.Errorf("transmit: %d posted, at least %d and at most %d were to be", t.Transmitted, lo, hi)
 	}
+	for i := range s.Ports {
+		if err := s.Ports[i].checkQueues(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -209,13 +217,15 @@ func (n *NIC) Snapshot() Snapshot {
 // snapshot is Snapshot with n.mu held.
 func (n *NIC) snapshot() Snapshot {
 	s := Snapshot{Taken: time.Now()}
-	ports := make([]portCounts, len(n.ports))
+	ports, queues := make([]portCounts, len(n.ports)), make([][]QueueSnapshot, len(n.ports))
 	var total portCounts
 	var sum [numLaneCounters]uint64
 	for _, l := range n.lanes {
 		var lc [numLaneCounters]uint64
 		pc := make([]portCounts, len(n.ports))
-		l.pub.load(&lc, pc)
+		for _, q := range l.pub.load(&lc, pc) {
+			queues[q.port] = append(queues[q.port], q.snapshot(l.id))
+		}
 		var all portCounts
 		for i := range pc {
 			all.add(&pc[i])
@@ -251,6 +261,7 @@ func (n *NIC) snapshot() Snapshot {
 	for i, p := range n.ports {
 		ps := PortSnapshot{Name: p.name, Kind: p.kind, Index: i, Function: p.function.String(), Counters: ports[i].counters()}
 		ps.Rings = n.rings(p, &ports[i])
+		ps.PerQueue = n.perQueue(p, queues[i])
 		n.askPort(p, &ps)
 		s.Ports = append(s.Ports, ps)
 	}

@@ -210,16 +210,21 @@ type Rings struct {
 	TransmitMost uint64 `json:"transmit_most"`
 }
 
+// ringMost is how many chunks a queue may post to be received into, and as many frames to be sent.
+func (n *NIC) ringMost(open *openPort) uint64 {
+	depth := open.depth
+	if depth == 0 {
+		depth = n.cfg.FramesPerQueue
+	}
+	return uint64(depth / 2)
+}
+
 // rings is how full the rings of a port with these counts are.
 func (n *NIC) rings(p *port, c *portCounts) Rings {
 	if p.open == nil {
 		return Rings{}
 	}
-	depth := p.open.depth
-	if depth == 0 {
-		depth = n.cfg.FramesPerQueue
-	}
-	most := uint64(len(p.open.queues) * depth / 2)
+	most := uint64(len(p.open.queues)) * n.ringMost(p.open)
 	f := frames(c, &[numLaneCounters]uint64{})
 	return Rings{Fill: f.Fill, FillMost: most, Transmit: f.Transmit, TransmitMost: most}
 }

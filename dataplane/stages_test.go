@@ -53,6 +53,9 @@ func TestStages(t *testing.T) {
 		if r.FillMost != 128 || r.Fill != 128 || r.TransmitMost != 128 || r.Transmit != 0 && r.Transmit > 1 {
 			t.Errorf("%+v", r)
 		}
+		if q := s.Ports[0].PerQueue; len(q) != 1 || q[0].Rings != r || q[0].Received != frames+1 || q[0].Batches != s.Total.Batches || q[0].Transmitted != s.Total.Transmitted {
+			t.Errorf("%+v", q)
+		}
 	}
 }
 

@@ -123,6 +123,7 @@ func (l *lane) transmit(port int) {
 		l.counts[port][cTxPieces] += uint64(posted - frames)
 	}
 	l.counts[port][cTransmitted] += uint64(frames)
+	q.counts[qTransmitted] += uint64(frames)
 	l.tally(stageTransmit, frames)
 	l.tally(stageKick, frames)
 	if l.taps != nil && posted < t.n {

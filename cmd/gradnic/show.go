@@ -28,6 +28,7 @@ var views = []view{
 	{"groups", "[JOB]", "Where the results of a job go", showGroups},
 	{"tenants", "", "What each tenant takes, and may take", showTenants},
 	{"ports", "", "Ports with their counters and impairments", showPorts},
+	{"queues", "", "How traffic spreads over the queues of ports", showQueues},
 	{"lanes", "", "Lanes with their counters and frames", showLanes},
 	{"stages", "", "Where the time of a frame goes, stage by stage", showStages},
 	{"drops", "", "Dropped frames by reason, and frames left to the kernel", showDrops},
@@ -39,7 +40,7 @@ func newShowCmd() *cobra.Command {
 	var output outputFlags
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show a running NIC: jobs, slots, groups, tenants, ports, lanes, counters",
+		Short: "Show a running NIC: jobs, slots, groups, tenants, ports, queues, lanes, counters",
 		Args:  noSuchVerb,
 		RunE:  needVerb,
 	}
@@ -131,6 +132,14 @@ func showTenants(ctx context.Context, c *control.Client, _ []string) (any, func(
 	return struct {
 		Tenants []show.Tenant `json:"tenants"`
 	}{tenants}, func(w io.Writer) error { return show.TableTenants(w, tenants) }, err
+}
+
+func showQueues(ctx context.Context, c *control.Client, _ []string) (any, func(io.Writer) error, error) {
+	m, err := c.ListPorts(ctx, &apiv1.ListPortsRequest{})
+	queues := show.QueuesOf(show.PortsFrom(m))
+	return struct {
+		Queues []show.Queue `json:"queues"`
+	}{queues}, func(w io.Writer) error { return show.TableQueues(w, queues) }, err
 }
 
 func showPorts(ctx context.Context, c *control.Client, _ []string) (any, func(io.Writer) error, error) {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"gradnic/control/show"
 	"gradnic/dataplane"
 )
 
@@ -252,6 +253,21 @@ func (f *field) testStages(t *testing.T) {
 		if p.Rings.FillMost == 0 || p.Rings.Fill == 0 || p.Rings.Fill > p.Rings.FillMost {
 			t.Errorf("%+v", p.Rings)
 		}
+	}
+	var qs struct{ Queues []show.Queue }
+	r = f.gradnic(t, "show", "queues", "-j").want(t, exitOK, "{")
+	if err := json.Unmarshal([]byte(r.out), &qs); err != nil {
+		t.Fatal(err)
+	}
+	spread := uint64(0)
+	for _, q := range qs.Queues {
+		spread += q.Received
+		if q.Queue != 0 || q.Lane != 0 || q.Batches > q.Received || q.Fill == 0 || q.Fill > q.FillMost || q.Kernel == nil {
+			t.Errorf("%+v", q)
+		}
+	}
+	if spread != received || len(qs.Queues) < 2 {
+		t.Errorf("%d frames by queue, %d by port: %s", spread, received, r.out)
 	}
 	by := map[string]uint64{}
 	for _, s := range d.Stages {

@@ -60,6 +60,9 @@ var (
 	portSteered  = desc("port_steered_frames_total", "Frames that the steering program saw, by port and verdict.", "port", "verdict")
 	portState    = desc("port_state", "1 for the state that the port is in, 0 for the others.", "port", "state")
 	portRebuilds = desc("port_rebuilds_total", "Times the port got new sockets since its interface was gone or had changed.", "port")
+	queueRx      = desc("queue_received_frames_total", "Frames taken from a queue's receive ring.", "port", "queue")
+	queueBatches = desc("queue_receive_batches_total", "Receive batches of a queue that were not empty.", "port", "queue")
+	queueTx      = desc("queue_transmitted_frames_total", "Frames posted to a queue's transmit ring.", "port", "queue")
 	laneDropped  = desc("lane_dropped_frames_total", "Received frames that were dropped, by lane and reason.", "lane", "reason")
 	laneReplicas = desc("lane_dropped_replicas_total", "Copies of results that were not sent, by lane and reason.", "lane", "reason")
 	laneSleeps   = desc("lane_sleeps_total", "Times the lane went to sleep.", "lane")
@@ -85,7 +88,7 @@ var (
 	portOver     = desc("port_budget_dropped_frames_total", "Frames that the steering program dropped since they came faster than the packet budget of their tenant.", "port", "tenant")
 	portBudget   = desc("port_budget_frames_per_second", "The packet budget of a tenant; tenants without a bound have none.", "port", "tenant")
 	portStates   = []dataplane.PortState{dataplane.StateUp, dataplane.StateDown, dataplane.StateRebuilding, dataplane.StateBroken}
-	single       = []*prometheus.Desc{info, unrestored, portDropped, portReplicas, portKernel, portSteered, portState, portRebuilds, laneDropped, laneReplicas, laneSleeps, laneInFlight, laneFrames, jobWorkers, jobJoined, jobMissing, jobSlots, jobResults, jobResent, jobWrapped, workerRx, workerAdded, workerAgain, workerTx, workerSeen, workerResent, workerLast, workerWaits, jobTimes, portTaken, portOver, portBudget}
+	single       = []*prometheus.Desc{info, unrestored, portDropped, portReplicas, portKernel, portSteered, portState, portRebuilds, queueRx, queueBatches, queueTx, laneDropped, laneReplicas, laneSleeps, laneInFlight, laneFrames, jobWorkers, jobJoined, jobMissing, jobSlots, jobResults, jobResent, jobWrapped, workerRx, workerAdded, workerAgain, workerTx, workerSeen, workerResent, workerLast, workerWaits, jobTimes, portTaken, portOver, portBudget}
 )
 
 // Describe implements prometheus.Collector.
@@ -158,6 +161,13 @@ func (s sink) port(p *dataplane.PortSnapshot) {
 		s.gauge(portState, in, p.Name, string(state))
 	}
 	s.count(portRebuilds, p.Rebuilds, p.Name)
+	for i := range p.PerQueue {
+		q := &p.PerQueue[i]
+		number := strconv.Itoa(q.Queue)
+		s.count(queueRx, q.Received, p.Name, number)
+		s.count(queueBatches, q.Batches, p.Name, number)
+		s.count(queueTx, q.Transmitted, p.Name, number)
+	}
 	for _, b := range p.Budgets {
 		s.count(portTaken, b.Taken, p.Name, b.Name)
 		s.count(portOver, b.Dropped, p.Name, b.Name)

@@ -123,6 +123,8 @@ func TestScrape(t *testing.T) {
 		`gradnic_port_contributed_frames_total{port="mem0"} 2`,
 		`gradnic_port_duplicate_frames_total{port="mem0"} 1`,
 		`gradnic_port_dropped_frames_total{port="mem0",reason="unknown-worker"} 1`,
+		`gradnic_queue_received_frames_total{port="mem0",queue="0"} 4`,
+		`gradnic_queue_transmitted_frames_total{port="mem0",queue="0"} 2`,
 		`gradnic_port_state{port="mem0",state="up"} 1`,
 		`gradnic_port_state{port="mem0",state="broken"} 0`,
 		`gradnic_lane_received_frames_total{lane="0"} 4`,

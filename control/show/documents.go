@@ -26,6 +26,14 @@ type Member struct {
 	Port string `json:"port"` // empty: not known yet
 }
 
+// Queue is one queue of a port.
+type Queue struct {
+	Port string `json:"port"`
+	dataplane.QueueSnapshot
+	// Kernel is null where the kernel does not count by queue, or has no socket there.
+	Kernel *dataplane.KernelStatistics `json:"kernel"`
+}
+
 // Worker is one worker of a job.
 type Worker struct {
 	Job string `json:"job"`
@@ -248,7 +256,7 @@ func PortsFrom(m *apiv1.ListPortsResponse) []Port {
 				Sockets: p.GetSockets(), NoNative: p.GetNoNative(), QueueKernel: queues,
 				Function: p.GetFunction(), Queues: int(p.GetQueues()),
 				State: dataplane.PortState(p.GetState()), Why: p.GetWhy(), Rebuilds: p.GetRebuilds(),
-				Rings:    ringsFrom(p.GetRings()),
+				Rings: ringsFrom(p.GetRings()), PerQueue: queuesFrom(p.GetPerQueue()),
 				Counters: countersFrom(p.GetCounters()), Kernel: kernelFrom(p.GetKernel()), Steering: drops(p.GetSteering()),
 				Budgets: budgetsFrom(p.GetBudgets()),
 			},
@@ -256,6 +264,22 @@ func PortsFrom(m *apiv1.ListPortsResponse) []Port {
 		})
 	}
 	return ports
+}
+
+// QueuesOf takes the queues out of the ports.
+func QueuesOf(ports []Port) []Queue {
+	queues := []Queue{}
+	for i := range ports {
+		p := &ports[i]
+		for _, q := range p.PerQueue {
+			doc := Queue{Port: p.Name, QueueSnapshot: q}
+			if q.Queue < len(p.QueueKernel) {
+				doc.Kernel = &p.QueueKernel[q.Queue]
+			}
+			queues = append(queues, doc)
+		}
+	}
+	return queues
 }
 
 // LanesFrom makes the documents from the API's message.

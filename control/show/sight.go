@@ -218,6 +218,17 @@ func StageName(s apiv1.CaptureStage) string {
 	return dataplane.CaptureStage(s - apiv1.CaptureStage_CAPTURE_STAGE_RX).String()
 }
 
+func queuesFrom(list []*apiv1.Queue) []dataplane.QueueSnapshot {
+	queues := make([]dataplane.QueueSnapshot, 0, len(list))
+	for _, q := range list {
+		queues = append(queues, dataplane.QueueSnapshot{
+			Queue: int(q.GetIndex()), Lane: int(q.GetLane()), Received: q.GetReceived(), Batches: q.GetBatches(), Transmitted: q.GetTransmitted(),
+			Completed: q.GetCompleted(), Rings: ringsFrom(q.GetRings()),
+		})
+	}
+	return queues
+}
+
 func ringsFrom(m *apiv1.Rings) dataplane.Rings {
 	return dataplane.Rings{Fill: m.GetFill(), FillMost: m.GetFillMost(), Transmit: m.GetTransmit(), TransmitMost: m.GetTransmitMost()}
 }

@@ -241,6 +241,23 @@ func TablePorts(w io.Writer, ports []Port) error {
 	return t.w.Flush()
 }
 
+// TableQueues writes one line a queue.
+func TableQueues(w io.Writer, queues []Queue) error {
+	t := newTable(w, "PORT", "QUEUE", "LANE", "RX", "FRAMES/BATCH", "TX", "KERNEL DROPS", "FILL", "SENDING")
+	for i := range queues {
+		q := &queues[i]
+		lost, batch := "", "-"
+		if q.Kernel != nil {
+			lost = kernelDrops(*q.Kernel)
+		}
+		if q.Batches > 0 {
+			batch = fmt.Sprintf("%.1f", float64(q.Received)/float64(q.Batches))
+		}
+		t.row(q.Port, q.Queue, q.Lane, q.Received, batch, q.Transmitted, lost, of(q.Fill, q.FillMost), of(q.Transmit, q.TransmitMost))
+	}
+	return t.w.Flush()
+}
+
 // state is a port's state, and why it is what it is.
 func state(p *Port) string {
 	if p.Why == "" {

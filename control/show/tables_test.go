@@ -64,7 +64,12 @@ func stage(k uint64) []*apiv1.Stage {
 // Every view as a table and as JSON: keys are stable, and what scripts read is seen in a diff.
 func TestViews(t *testing.T) {
 	ports := PortsFrom(&apiv1.ListPortsResponse{Ports: []*apiv1.Port{
-		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Sockets: "zero-copy need-wakeup", QueueKernel: []*apiv1.KernelCounters{kernel(), {}}, Queues: 2, State: "down", Why: "interface veth0 has no carrier", Rebuilds: 3, Function: "aggregate", Counters: counters(), Kernel: kernel(),
+		{Name: "veth0", Kind: "xdp", Mode: "native", ZeroCopy: true, Sockets: "zero-copy need-wakeup", QueueKernel: []*apiv1.KernelCounters{kernel(), {}}, Queues: 2,
+			PerQueue: []*apiv1.Queue{
+				{Received: 640, Batches: 20, Transmitted: 320, Completed: 319, Rings: &apiv1.Rings{Fill: 2047, FillMost: 2048, Transmit: 1, TransmitMost: 2048}},
+				{Index: 1, Lane: 1, Rings: &apiv1.Rings{Fill: 2048, FillMost: 2048, TransmitMost: 2048}}, {Index: 2, Received: 7, Batches: 7},
+			},
+			State: "down", Why: "interface veth0 has no carrier", Rebuilds: 3, Function: "aggregate", Counters: counters(), Kernel: kernel(),
 			Steering:   []*apiv1.Drop{{Reason: "pass-other", Count: 7}, {Reason: "pass-tagged", Count: 2}, {Reason: "taken-udp", Count: 30}, {Reason: "over-budget", Count: 5}, {Reason: "summed", Count: 40}, {Reason: "repeated", Count: 3}},
 			Budgets:    []*apiv1.Budget{{Tenant: "(strays)", Rate: 10000, Burst: 512, Taken: 1}, {Tenant: "team-a", Rate: 200000, Burst: 512, Taken: 29, Dropped: 5}},
 			Impairment: &apiv1.Impairment{IngressLoss: 0.01, EgressLoss: 0.1, DropIngress: []uint64{3}, DropEgress: []uint64{4, 5}, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 3, ReorderHold: durationpb.New(5 * time.Millisecond), Seed: 9}},
@@ -113,6 +118,7 @@ func TestViews(t *testing.T) {
 		{"groups", groups, func(b *bytes.Buffer) error { return TableGroups(b, groups) }},
 		{"tenants", tenants, func(b *bytes.Buffer) error { return TableTenants(b, tenants) }},
 		{"ports", ports, func(b *bytes.Buffer) error { return TablePorts(b, ports) }},
+		{"queues", QueuesOf(ports), func(b *bytes.Buffer) error { return TableQueues(b, QueuesOf(ports)) }},
 		{"lanes", lanes, func(b *bytes.Buffer) error { return TableLanes(b, lanes) }},
 		{"stages", stages, func(b *bytes.Buffer) error { return TableStages(b, stages) }},
 		{"trace", traced, func(b *bytes.Buffer) error { return TextTraced(b, 1, traced) }},
@@ -170,7 +176,7 @@ func TestRanks(t *testing.T) {
 func TestNothingIsNotNull(t *testing.T) {
 	for name, document := range map[string]any{
 		"jobs": JobsFrom(nil), "job": JobFrom(nil), "workers": WorkersOf(nil), "slots": PoolsFrom(nil), "groups": GroupsFrom(nil), "tenants": TenantsFrom(nil),
-		"ports": PortsFrom(nil), "lanes": LanesFrom(nil), "stages": StagesFrom(nil), "trace": TracedFrom(nil), "drops": DropsOf(CountersFrom(nil), nil),
+		"ports": PortsFrom(nil), "queues": QueuesOf(nil), "lanes": LanesFrom(nil), "stages": StagesFrom(nil), "trace": TracedFrom(nil), "drops": DropsOf(CountersFrom(nil), nil),
 	} {
 		b, err := json.Marshal(document)
 		if err != nil {

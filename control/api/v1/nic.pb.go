@@ -650,7 +650,9 @@ type Port struct {
 	// Why the program does not run in the driver although it would if it could; xdp only.
 	NoNative string `protobuf:"bytes,18,opt,name=no_native,json=noNative,proto3" json:"no_native,omitempty"`
 	// The kernel's counts of loss of each queue since its socket was opened; queue q is lane q mod lanes'; xdp only.
-	QueueKernel   []*KernelCounters `protobuf:"bytes,19,rep,name=queue_kernel,json=queueKernel,proto3" json:"queue_kernel,omitempty"`
+	QueueKernel []*KernelCounters `protobuf:"bytes,19,rep,name=queue_kernel,json=queueKernel,proto3" json:"queue_kernel,omitempty"`
+	// Each queue's share of the counters, by number; queues that the interface no longer has are among them.
+	PerQueue      []*Queue `protobuf:"bytes,20,rep,name=per_queue,json=perQueue,proto3" json:"per_queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -818,6 +820,113 @@ func (x *Port) GetQueueKernel() []*KernelCounters {
 	return nil
 }
 
+func (x *Port) GetPerQueue() []*Queue {
+	if x != nil {
+		return x.PerQueue
+	}
+	return nil
+}
+
+// Queue is one receive queue of a port, and the ring that sends on it.
+type Queue struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number from 0.
+	Index uint32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// The lane that serves it.
+	Lane uint32 `protobuf:"varint,2,opt,name=lane,proto3" json:"lane,omitempty"`
+	// Frames received.
+	Received uint64 `protobuf:"varint,3,opt,name=received,proto3" json:"received,omitempty"`
+	// Receive batches that were not empty.
+	Batches uint64 `protobuf:"varint,4,opt,name=batches,proto3" json:"batches,omitempty"`
+	// Frames posted to be sent. A lane sends by its first queue of a port.
+	Transmitted uint64 `protobuf:"varint,5,opt,name=transmitted,proto3" json:"transmitted,omitempty"`
+	// Chunks that came back from the transmit ring.
+	Completed uint64 `protobuf:"varint,6,opt,name=completed,proto3" json:"completed,omitempty"`
+	// How full its rings are; all 0: the queue is gone.
+	Rings         *Rings `protobuf:"bytes,7,opt,name=rings,proto3" json:"rings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Queue) Reset() {
+	*x = Queue{}
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Queue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Queue) ProtoMessage() {}
+
+func (x *Queue) ProtoReflect() protoreflect.Message {
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Queue.ProtoReflect.Descriptor instead.
+func (*Queue) Descriptor() ([]byte, []int) {
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Queue) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Queue) GetLane() uint32 {
+	if x != nil {
+		return x.Lane
+	}
+	return 0
+}
+
+func (x *Queue) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *Queue) GetBatches() uint64 {
+	if x != nil {
+		return x.Batches
+	}
+	return 0
+}
+
+func (x *Queue) GetTransmitted() uint64 {
+	if x != nil {
+		return x.Transmitted
+	}
+	return 0
+}
+
+func (x *Queue) GetCompleted() uint64 {
+	if x != nil {
+		return x.Completed
+	}
+	return 0
+}
+
+func (x *Queue) GetRings() *Rings {
+	if x != nil {
+		return x.Rings
+	}
+	return nil
+}
+
 // Budget is how many frames a port takes of one tenant's workers, or of strays: senders that are nobody's worker. What
 // is above is dropped by the steering program, before it costs the NIC anything.
 type Budget struct {
@@ -838,7 +947,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +959,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[6]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +972,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{6}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Budget) GetTenant() string {
@@ -901,7 +1010,7 @@ func (x *Budget) GetDropped() uint64 {
 	return 0
 }
 
-// Rings are sums over a port's queues.
+// Rings are the rings of a queue, or sums over a port's queues.
 type Rings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Chunks posted to receive into.
@@ -918,7 +1027,7 @@ type Rings struct {
 
 func (x *Rings) Reset() {
 	*x = Rings{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1039,7 @@ func (x *Rings) String() string {
 func (*Rings) ProtoMessage() {}
 
 func (x *Rings) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[7]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1052,7 @@ func (x *Rings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rings.ProtoReflect.Descriptor instead.
 func (*Rings) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{7}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Rings) GetFill() uint64 {
@@ -991,7 +1100,7 @@ type LaneTime struct {
 
 func (x *LaneTime) Reset() {
 	*x = LaneTime{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1112,7 @@ func (x *LaneTime) String() string {
 func (*LaneTime) ProtoMessage() {}
 
 func (x *LaneTime) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[8]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1125,7 @@ func (x *LaneTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneTime.ProtoReflect.Descriptor instead.
 func (*LaneTime) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{8}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LaneTime) GetLifeNs() uint64 {
@@ -1070,7 +1179,7 @@ type Lane struct {
 
 func (x *Lane) Reset() {
 	*x = Lane{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1191,7 @@ func (x *Lane) String() string {
 func (*Lane) ProtoMessage() {}
 
 func (x *Lane) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[9]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1204,7 @@ func (x *Lane) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lane.ProtoReflect.Descriptor instead.
 func (*Lane) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{9}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Lane) GetIndex() uint32 {
@@ -1156,7 +1265,7 @@ type GetNICRequest struct {
 
 func (x *GetNICRequest) Reset() {
 	*x = GetNICRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1277,7 @@ func (x *GetNICRequest) String() string {
 func (*GetNICRequest) ProtoMessage() {}
 
 func (x *GetNICRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[10]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1290,7 @@ func (x *GetNICRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNICRequest.ProtoReflect.Descriptor instead.
 func (*GetNICRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{10}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{11}
 }
 
 // GetNICResponse says who the NIC is.
@@ -1205,7 +1314,7 @@ type GetNICResponse struct {
 
 func (x *GetNICResponse) Reset() {
 	*x = GetNICResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1326,7 @@ func (x *GetNICResponse) String() string {
 func (*GetNICResponse) ProtoMessage() {}
 
 func (x *GetNICResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[11]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1339,7 @@ func (x *GetNICResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNICResponse.ProtoReflect.Descriptor instead.
 func (*GetNICResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{11}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetNICResponse) GetMac() string {
@@ -1284,7 +1393,7 @@ type GetCardRequest struct {
 
 func (x *GetCardRequest) Reset() {
 	*x = GetCardRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1296,7 +1405,7 @@ func (x *GetCardRequest) String() string {
 func (*GetCardRequest) ProtoMessage() {}
 
 func (x *GetCardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[12]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +1418,7 @@ func (x *GetCardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCardRequest.ProtoReflect.Descriptor instead.
 func (*GetCardRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{12}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{13}
 }
 
 // GetCardResponse answers GetCard.
@@ -1323,7 +1432,7 @@ type GetCardResponse struct {
 
 func (x *GetCardResponse) Reset() {
 	*x = GetCardResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1444,7 @@ func (x *GetCardResponse) String() string {
 func (*GetCardResponse) ProtoMessage() {}
 
 func (x *GetCardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[13]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1457,7 @@ func (x *GetCardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCardResponse.ProtoReflect.Descriptor instead.
 func (*GetCardResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{13}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetCardResponse) GetProfile() string {
@@ -1367,7 +1476,7 @@ type ListPortsRequest struct {
 
 func (x *ListPortsRequest) Reset() {
 	*x = ListPortsRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +1488,7 @@ func (x *ListPortsRequest) String() string {
 func (*ListPortsRequest) ProtoMessage() {}
 
 func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[14]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1501,7 @@ func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsRequest.ProtoReflect.Descriptor instead.
 func (*ListPortsRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{14}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{15}
 }
 
 // ListPortsResponse answers ListPorts.
@@ -1406,7 +1515,7 @@ type ListPortsResponse struct {
 
 func (x *ListPortsResponse) Reset() {
 	*x = ListPortsResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1527,7 @@ func (x *ListPortsResponse) String() string {
 func (*ListPortsResponse) ProtoMessage() {}
 
 func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[15]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1540,7 @@ func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsResponse.ProtoReflect.Descriptor instead.
 func (*ListPortsResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{15}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListPortsResponse) GetPorts() []*Port {
@@ -1450,7 +1559,7 @@ type ListLanesRequest struct {
 
 func (x *ListLanesRequest) Reset() {
 	*x = ListLanesRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1571,7 @@ func (x *ListLanesRequest) String() string {
 func (*ListLanesRequest) ProtoMessage() {}
 
 func (x *ListLanesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[16]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1584,7 @@ func (x *ListLanesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLanesRequest.ProtoReflect.Descriptor instead.
 func (*ListLanesRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{16}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{17}
 }
 
 // ListLanesResponse answers ListLanes.
@@ -1489,7 +1598,7 @@ type ListLanesResponse struct {
 
 func (x *ListLanesResponse) Reset() {
 	*x = ListLanesResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1610,7 @@ func (x *ListLanesResponse) String() string {
 func (*ListLanesResponse) ProtoMessage() {}
 
 func (x *ListLanesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[17]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1623,7 @@ func (x *ListLanesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLanesResponse.ProtoReflect.Descriptor instead.
 func (*ListLanesResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{17}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListLanesResponse) GetLanes() []*Lane {
@@ -1533,7 +1642,7 @@ type GetCountersRequest struct {
 
 func (x *GetCountersRequest) Reset() {
 	*x = GetCountersRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1654,7 @@ func (x *GetCountersRequest) String() string {
 func (*GetCountersRequest) ProtoMessage() {}
 
 func (x *GetCountersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[18]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1667,7 @@ func (x *GetCountersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCountersRequest.ProtoReflect.Descriptor instead.
 func (*GetCountersRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{18}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{19}
 }
 
 // GetCountersResponse answers GetCounters.
@@ -1580,7 +1689,7 @@ type GetCountersResponse struct {
 
 func (x *GetCountersResponse) Reset() {
 	*x = GetCountersResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1701,7 @@ func (x *GetCountersResponse) String() string {
 func (*GetCountersResponse) ProtoMessage() {}
 
 func (x *GetCountersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[19]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1714,7 @@ func (x *GetCountersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCountersResponse.ProtoReflect.Descriptor instead.
 func (*GetCountersResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{19}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetCountersResponse) GetCounters() *Counters {
@@ -1656,7 +1765,7 @@ type SetImpairmentRequest struct {
 
 func (x *SetImpairmentRequest) Reset() {
 	*x = SetImpairmentRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1777,7 @@ func (x *SetImpairmentRequest) String() string {
 func (*SetImpairmentRequest) ProtoMessage() {}
 
 func (x *SetImpairmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[20]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1790,7 @@ func (x *SetImpairmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImpairmentRequest.ProtoReflect.Descriptor instead.
 func (*SetImpairmentRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{20}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetImpairmentRequest) GetPort() string {
@@ -1707,7 +1816,7 @@ type SetImpairmentResponse struct {
 
 func (x *SetImpairmentResponse) Reset() {
 	*x = SetImpairmentResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[21]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +1828,7 @@ func (x *SetImpairmentResponse) String() string {
 func (*SetImpairmentResponse) ProtoMessage() {}
 
 func (x *SetImpairmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[21]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +1841,7 @@ func (x *SetImpairmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImpairmentResponse.ProtoReflect.Descriptor instead.
 func (*SetImpairmentResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{21}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{22}
 }
 
 // ClearImpairmentRequest asks for an impairment to end.
@@ -1746,7 +1855,7 @@ type ClearImpairmentRequest struct {
 
 func (x *ClearImpairmentRequest) Reset() {
 	*x = ClearImpairmentRequest{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[22]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1867,7 @@ func (x *ClearImpairmentRequest) String() string {
 func (*ClearImpairmentRequest) ProtoMessage() {}
 
 func (x *ClearImpairmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[22]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1880,7 @@ func (x *ClearImpairmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearImpairmentRequest.ProtoReflect.Descriptor instead.
 func (*ClearImpairmentRequest) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{22}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClearImpairmentRequest) GetPort() string {
@@ -1790,7 +1899,7 @@ type ClearImpairmentResponse struct {
 
 func (x *ClearImpairmentResponse) Reset() {
 	*x = ClearImpairmentResponse{}
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[23]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1911,7 @@ func (x *ClearImpairmentResponse) String() string {
 func (*ClearImpairmentResponse) ProtoMessage() {}
 
 func (x *ClearImpairmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradnic_api_v1_nic_proto_msgTypes[23]
+	mi := &file_gradnic_api_v1_nic_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +1924,7 @@ func (x *ClearImpairmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearImpairmentResponse.ProtoReflect.Descriptor instead.
 func (*ClearImpairmentResponse) Descriptor() ([]byte, []int) {
-	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{23}
+	return file_gradnic_api_v1_nic_proto_rawDescGZIP(), []int{24}
 }
 
 var File_gradnic_api_v1_nic_proto protoreflect.FileDescriptor
@@ -1881,7 +1990,7 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"reorder_by\x18\b \x01(\rR\treorderBy\x12<\n" +
 	"\freorder_hold\x18\t \x01(\v2\x19.google.protobuf.DurationR\vreorderHold\x12\x12\n" +
 	"\x04seed\x18\n" +
-	" \x01(\x04R\x04seed\"\xa2\x05\n" +
+	" \x01(\x04R\x04seed\"\xd6\x05\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1904,7 +2013,16 @@ const file_gradnic_api_v1_nic_proto_rawDesc = "" +
 	"\abudgets\x18\x10 \x03(\v2\x16.gradnic.api.v1.BudgetR\abudgets\x12\x18\n" +
 	"\asockets\x18\x11 \x01(\tR\asockets\x12\x1b\n" +
 	"\tno_native\x18\x12 \x01(\tR\bnoNative\x12A\n" +
-	"\fqueue_kernel\x18\x13 \x03(\v2\x1e.gradnic.api.v1.KernelCountersR\vqueueKernel\"z\n" +
+	"\fqueue_kernel\x18\x13 \x03(\v2\x1e.gradnic.api.v1.KernelCountersR\vqueueKernel\x122\n" +
+	"\tper_queue\x18\x14 \x03(\v2\x15.gradnic.api.v1.QueueR\bperQueue\"\xd4\x01\n" +
+	"\x05Queue\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
+	"\x04lane\x18\x02 \x01(\rR\x04lane\x12\x1a\n" +
+	"\breceived\x18\x03 \x01(\x04R\breceived\x12\x18\n" +
+	"\abatches\x18\x04 \x01(\x04R\abatches\x12 \n" +
+	"\vtransmitted\x18\x05 \x01(\x04R\vtransmitted\x12\x1c\n" +
+	"\tcompleted\x18\x06 \x01(\x04R\tcompleted\x12+\n" +
+	"\x05rings\x18\a \x01(\v2\x15.gradnic.api.v1.RingsR\x05rings\"z\n" +
 	"\x06Budget\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x04R\x04rate\x12\x14\n" +
@@ -1985,7 +2103,7 @@ func file_gradnic_api_v1_nic_proto_rawDescGZIP() []byte {
 	return file_gradnic_api_v1_nic_proto_rawDescData
 }
 
-var file_gradnic_api_v1_nic_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_gradnic_api_v1_nic_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_gradnic_api_v1_nic_proto_goTypes = []any{
 	(*Drop)(nil),                    // 0: gradnic.api.v1.Drop
 	(*Counters)(nil),                // 1: gradnic.api.v1.Counters
@@ -1993,67 +2111,70 @@ var file_gradnic_api_v1_nic_proto_goTypes = []any{
 	(*KernelCounters)(nil),          // 3: gradnic.api.v1.KernelCounters
 	(*Impairment)(nil),              // 4: gradnic.api.v1.Impairment
 	(*Port)(nil),                    // 5: gradnic.api.v1.Port
-	(*Budget)(nil),                  // 6: gradnic.api.v1.Budget
-	(*Rings)(nil),                   // 7: gradnic.api.v1.Rings
-	(*LaneTime)(nil),                // 8: gradnic.api.v1.LaneTime
-	(*Lane)(nil),                    // 9: gradnic.api.v1.Lane
-	(*GetNICRequest)(nil),           // 10: gradnic.api.v1.GetNICRequest
-	(*GetNICResponse)(nil),          // 11: gradnic.api.v1.GetNICResponse
-	(*GetCardRequest)(nil),          // 12: gradnic.api.v1.GetCardRequest
-	(*GetCardResponse)(nil),         // 13: gradnic.api.v1.GetCardResponse
-	(*ListPortsRequest)(nil),        // 14: gradnic.api.v1.ListPortsRequest
-	(*ListPortsResponse)(nil),       // 15: gradnic.api.v1.ListPortsResponse
-	(*ListLanesRequest)(nil),        // 16: gradnic.api.v1.ListLanesRequest
-	(*ListLanesResponse)(nil),       // 17: gradnic.api.v1.ListLanesResponse
-	(*GetCountersRequest)(nil),      // 18: gradnic.api.v1.GetCountersRequest
-	(*GetCountersResponse)(nil),     // 19: gradnic.api.v1.GetCountersResponse
-	(*SetImpairmentRequest)(nil),    // 20: gradnic.api.v1.SetImpairmentRequest
-	(*SetImpairmentResponse)(nil),   // 21: gradnic.api.v1.SetImpairmentResponse
-	(*ClearImpairmentRequest)(nil),  // 22: gradnic.api.v1.ClearImpairmentRequest
-	(*ClearImpairmentResponse)(nil), // 23: gradnic.api.v1.ClearImpairmentResponse
-	(*durationpb.Duration)(nil),     // 24: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 25: google.protobuf.Timestamp
+	(*Queue)(nil),                   // 6: gradnic.api.v1.Queue
+	(*Budget)(nil),                  // 7: gradnic.api.v1.Budget
+	(*Rings)(nil),                   // 8: gradnic.api.v1.Rings
+	(*LaneTime)(nil),                // 9: gradnic.api.v1.LaneTime
+	(*Lane)(nil),                    // 10: gradnic.api.v1.Lane
+	(*GetNICRequest)(nil),           // 11: gradnic.api.v1.GetNICRequest
+	(*GetNICResponse)(nil),          // 12: gradnic.api.v1.GetNICResponse
+	(*GetCardRequest)(nil),          // 13: gradnic.api.v1.GetCardRequest
+	(*GetCardResponse)(nil),         // 14: gradnic.api.v1.GetCardResponse
+	(*ListPortsRequest)(nil),        // 15: gradnic.api.v1.ListPortsRequest
+	(*ListPortsResponse)(nil),       // 16: gradnic.api.v1.ListPortsResponse
+	(*ListLanesRequest)(nil),        // 17: gradnic.api.v1.ListLanesRequest
+	(*ListLanesResponse)(nil),       // 18: gradnic.api.v1.ListLanesResponse
+	(*GetCountersRequest)(nil),      // 19: gradnic.api.v1.GetCountersRequest
+	(*GetCountersResponse)(nil),     // 20: gradnic.api.v1.GetCountersResponse
+	(*SetImpairmentRequest)(nil),    // 21: gradnic.api.v1.SetImpairmentRequest
+	(*SetImpairmentResponse)(nil),   // 22: gradnic.api.v1.SetImpairmentResponse
+	(*ClearImpairmentRequest)(nil),  // 23: gradnic.api.v1.ClearImpairmentRequest
+	(*ClearImpairmentResponse)(nil), // 24: gradnic.api.v1.ClearImpairmentResponse
+	(*durationpb.Duration)(nil),     // 25: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 26: google.protobuf.Timestamp
 }
 var file_gradnic_api_v1_nic_proto_depIdxs = []int32{
 	0,  // 0: gradnic.api.v1.Counters.drops:type_name -> gradnic.api.v1.Drop
 	0,  // 1: gradnic.api.v1.Counters.replica_drops:type_name -> gradnic.api.v1.Drop
-	24, // 2: gradnic.api.v1.Impairment.reorder_hold:type_name -> google.protobuf.Duration
+	25, // 2: gradnic.api.v1.Impairment.reorder_hold:type_name -> google.protobuf.Duration
 	1,  // 3: gradnic.api.v1.Port.counters:type_name -> gradnic.api.v1.Counters
 	3,  // 4: gradnic.api.v1.Port.kernel:type_name -> gradnic.api.v1.KernelCounters
 	4,  // 5: gradnic.api.v1.Port.impairment:type_name -> gradnic.api.v1.Impairment
-	7,  // 6: gradnic.api.v1.Port.rings:type_name -> gradnic.api.v1.Rings
+	8,  // 6: gradnic.api.v1.Port.rings:type_name -> gradnic.api.v1.Rings
 	0,  // 7: gradnic.api.v1.Port.steering:type_name -> gradnic.api.v1.Drop
-	6,  // 8: gradnic.api.v1.Port.budgets:type_name -> gradnic.api.v1.Budget
+	7,  // 8: gradnic.api.v1.Port.budgets:type_name -> gradnic.api.v1.Budget
 	3,  // 9: gradnic.api.v1.Port.queue_kernel:type_name -> gradnic.api.v1.KernelCounters
-	1,  // 10: gradnic.api.v1.Lane.counters:type_name -> gradnic.api.v1.Counters
-	2,  // 11: gradnic.api.v1.Lane.frames:type_name -> gradnic.api.v1.Frames
-	8,  // 12: gradnic.api.v1.Lane.time:type_name -> gradnic.api.v1.LaneTime
-	5,  // 13: gradnic.api.v1.ListPortsResponse.ports:type_name -> gradnic.api.v1.Port
-	9,  // 14: gradnic.api.v1.ListLanesResponse.lanes:type_name -> gradnic.api.v1.Lane
-	1,  // 15: gradnic.api.v1.GetCountersResponse.counters:type_name -> gradnic.api.v1.Counters
-	2,  // 16: gradnic.api.v1.GetCountersResponse.frames:type_name -> gradnic.api.v1.Frames
-	3,  // 17: gradnic.api.v1.GetCountersResponse.kernel:type_name -> gradnic.api.v1.KernelCounters
-	25, // 18: gradnic.api.v1.GetCountersResponse.taken:type_name -> google.protobuf.Timestamp
-	4,  // 19: gradnic.api.v1.SetImpairmentRequest.impairment:type_name -> gradnic.api.v1.Impairment
-	10, // 20: gradnic.api.v1.NICService.GetNIC:input_type -> gradnic.api.v1.GetNICRequest
-	12, // 21: gradnic.api.v1.NICService.GetCard:input_type -> gradnic.api.v1.GetCardRequest
-	14, // 22: gradnic.api.v1.NICService.ListPorts:input_type -> gradnic.api.v1.ListPortsRequest
-	16, // 23: gradnic.api.v1.NICService.ListLanes:input_type -> gradnic.api.v1.ListLanesRequest
-	18, // 24: gradnic.api.v1.NICService.GetCounters:input_type -> gradnic.api.v1.GetCountersRequest
-	20, // 25: gradnic.api.v1.NICService.SetImpairment:input_type -> gradnic.api.v1.SetImpairmentRequest
-	22, // 26: gradnic.api.v1.NICService.ClearImpairment:input_type -> gradnic.api.v1.ClearImpairmentRequest
-	11, // 27: gradnic.api.v1.NICService.GetNIC:output_type -> gradnic.api.v1.GetNICResponse
-	13, // 28: gradnic.api.v1.NICService.GetCard:output_type -> gradnic.api.v1.GetCardResponse
-	15, // 29: gradnic.api.v1.NICService.ListPorts:output_type -> gradnic.api.v1.ListPortsResponse
-	17, // 30: gradnic.api.v1.NICService.ListLanes:output_type -> gradnic.api.v1.ListLanesResponse
-	19, // 31: gradnic.api.v1.NICService.GetCounters:output_type -> gradnic.api.v1.GetCountersResponse
-	21, // 32: gradnic.api.v1.NICService.SetImpairment:output_type -> gradnic.api.v1.SetImpairmentResponse
-	23, // 33: gradnic.api.v1.NICService.ClearImpairment:output_type -> gradnic.api.v1.ClearImpairmentResponse
-	27, // [27:34] is the sub-list for method output_type
-	20, // [20:27] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	6,  // 10: gradnic.api.v1.Port.per_queue:type_name -> gradnic.api.v1.Queue
+	8,  // 11: gradnic.api.v1.Queue.rings:type_name -> gradnic.api.v1.Rings
+	1,  // 12: gradnic.api.v1.Lane.counters:type_name -> gradnic.api.v1.Counters
+	2,  // 13: gradnic.api.v1.Lane.frames:type_name -> gradnic.api.v1.Frames
+	9,  // 14: gradnic.api.v1.Lane.time:type_name -> gradnic.api.v1.LaneTime
+	5,  // 15: gradnic.api.v1.ListPortsResponse.ports:type_name -> gradnic.api.v1.Port
+	10, // 16: gradnic.api.v1.ListLanesResponse.lanes:type_name -> gradnic.api.v1.Lane
+	1,  // 17: gradnic.api.v1.GetCountersResponse.counters:type_name -> gradnic.api.v1.Counters
+	2,  // 18: gradnic.api.v1.GetCountersResponse.frames:type_name -> gradnic.api.v1.Frames
+	3,  // 19: gradnic.api.v1.GetCountersResponse.kernel:type_name -> gradnic.api.v1.KernelCounters
+	26, // 20: gradnic.api.v1.GetCountersResponse.taken:type_name -> google.protobuf.Timestamp
+	4,  // 21: gradnic.api.v1.SetImpairmentRequest.impairment:type_name -> gradnic.api.v1.Impairment
+	11, // 22: gradnic.api.v1.NICService.GetNIC:input_type -> gradnic.api.v1.GetNICRequest
+	13, // 23: gradnic.api.v1.NICService.GetCard:input_type -> gradnic.api.v1.GetCardRequest
+	15, // 24: gradnic.api.v1.NICService.ListPorts:input_type -> gradnic.api.v1.ListPortsRequest
+	17, // 25: gradnic.api.v1.NICService.ListLanes:input_type -> gradnic.api.v1.ListLanesRequest
+	19, // 26: gradnic.api.v1.NICService.GetCounters:input_type -> gradnic.api.v1.GetCountersRequest
+	21, // 27: gradnic.api.v1.NICService.SetImpairment:input_type -> gradnic.api.v1.SetImpairmentRequest
+	23, // 28: gradnic.api.v1.NICService.ClearImpairment:input_type -> gradnic.api.v1.ClearImpairmentRequest
+	12, // 29: gradnic.api.v1.NICService.GetNIC:output_type -> gradnic.api.v1.GetNICResponse
+	14, // 30: gradnic.api.v1.NICService.GetCard:output_type -> gradnic.api.v1.GetCardResponse
+	16, // 31: gradnic.api.v1.NICService.ListPorts:output_type -> gradnic.api.v1.ListPortsResponse
+	18, // 32: gradnic.api.v1.NICService.ListLanes:output_type -> gradnic.api.v1.ListLanesResponse
+	20, // 33: gradnic.api.v1.NICService.GetCounters:output_type -> gradnic.api.v1.GetCountersResponse
+	22, // 34: gradnic.api.v1.NICService.SetImpairment:output_type -> gradnic.api.v1.SetImpairmentResponse
+	24, // 35: gradnic.api.v1.NICService.ClearImpairment:output_type -> gradnic.api.v1.ClearImpairmentResponse
+	29, // [29:36] is the sub-list for method output_type
+	22, // [22:29] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_gradnic_api_v1_nic_proto_init() }
@@ -2067,7 +2188,7 @@ func file_gradnic_api_v1_nic_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradnic_api_v1_nic_proto_rawDesc), len(file_gradnic_api_v1_nic_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
