@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -28,6 +29,7 @@ var views = []view{
 	{"groups", "[JOB]", "Where the results of a job go", showGroups},
 	{"tenants", "", "What each tenant takes, and may take", showTenants},
 	{"ports", "", "Ports with their counters and impairments", showPorts},
+	{"port", "NAME", "All about one port, with its queues", showPort},
 	{"queues", "", "How traffic spreads over the queues of ports", showQueues},
 	{"lanes", "", "Lanes with their counters and frames", showLanes},
 	{"stages", "", "Where the time of a frame goes, stage by stage", showStages},
@@ -132,6 +134,21 @@ func showTenants(ctx context.Context, c *control.Client, _ []string) (any, func(
 	return struct {
 		Tenants []show.Tenant `json:"tenants"`
 	}{tenants}, func(w io.Writer) error { return show.TableTenants(w, tenants) }, err
+}
+
+func showPort(ctx context.Context, c *control.Client, args []string) (any, func(io.Writer) error, error) {
+	m, err := c.ListPorts(ctx, &apiv1.ListPortsRequest{})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, port := range show.PortsFrom(m) {
+		if port.Name == args[0] {
+			return struct {
+				Port show.Port `json:"port"`
+			}{port}, func(w io.Writer) error { return show.TablePort(w, &port) }, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("port %s: no such port: gradnic show ports lists those that there are", args[0])
 }
 
 func showQueues(ctx context.Context, c *control.Client, _ []string) (any, func(io.Writer) error, error) {

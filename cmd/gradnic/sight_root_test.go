@@ -269,6 +269,15 @@ func (f *field) testStages(t *testing.T) {
 	if spread != received || len(qs.Queues) < 2 {
 		t.Errorf("%d frames by queue, %d by port: %s", spread, received, r.out)
 	}
+	var one struct{ Port show.Port }
+	r = f.gradnic(t, "show", "port", qs.Queues[0].Port, "-j").want(t, exitOK, "{")
+	if err := json.Unmarshal([]byte(r.out), &one); err != nil {
+		t.Fatal(err)
+	}
+	if one.Port.Name != qs.Queues[0].Port || one.Port.Received != qs.Queues[0].Received {
+		t.Errorf("%s, want queue 0's %+v", r.out, qs.Queues[0])
+	}
+	f.gradnic(t, "show", "port", "nope").want(t, exitFailed, "port nope: no such port: gradnic show ports lists")
 	by := map[string]uint64{}
 	for _, s := range d.Stages {
 		by[s.Stage] = s.Frames

@@ -227,14 +227,7 @@ func TablePorts(w io.Writer, ports []Port) error {
 	t := newTable(w, "PORT", "KIND", "MODE", "STATE", "QUEUES", "FUNCTION", "RX", "TX", "DROPS", "KERNEL DROPS", "TO KERNEL", "SUMMED", "FILL", "SENDING", "SOCKETS", "IMPAIRMENT")
 	for i := range ports {
 		p := &ports[i]
-		mode := p.Mode
-		if p.ZeroCopy {
-			mode += " zero-copy"
-		}
-		if p.NoNative != "" {
-			mode += fmt.Sprintf(" (native: %s)", p.NoNative)
-		}
-		t.row(p.Name, p.Kind, mode, state(p), p.Queues, p.Function, p.Received, p.Transmitted,
+		t.row(p.Name, p.Kind, mode(p), state(p), p.Queues, p.Function, p.Received, p.Transmitted,
 			p.Dropped()+p.ReplicasDropped(), kernelDrops(p.Kernel), toKernel(p), summed(p),
 			of(p.Rings.Fill, p.Rings.FillMost), of(p.Rings.Transmit, p.Rings.TransmitMost), p.Sockets, Impairment(p.Impairment))
 	}
@@ -356,10 +349,7 @@ func TableDrops(w io.Writer, d Drops) error {
 	}
 	rows("received", d.Drops)
 	rows("result", d.ReplicaDrops)
-	rows("kernel", map[string]uint64{
-		"rx-dropped": d.Kernel.RxDropped, "rx-ring-full": d.Kernel.RxRingFull, "fill-ring-empty": d.Kernel.FillRingEmpty,
-		"rx-invalid-descs": d.Kernel.RxInvalid, "tx-invalid-descs": d.Kernel.TxInvalid,
-	})
+	rows("kernel", kernelReasons(d.Kernel))
 	rows("steering", d.Steering)
 	rows("over budget of", d.Budgets)
 	if d.Kernel.StatisticsError != "" {

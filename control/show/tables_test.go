@@ -118,6 +118,7 @@ func TestViews(t *testing.T) {
 		{"groups", groups, func(b *bytes.Buffer) error { return TableGroups(b, groups) }},
 		{"tenants", tenants, func(b *bytes.Buffer) error { return TableTenants(b, tenants) }},
 		{"ports", ports, func(b *bytes.Buffer) error { return TablePorts(b, ports) }},
+		{"port", ports[0], func(b *bytes.Buffer) error { return TablePort(b, &ports[0]) }},
 		{"queues", QueuesOf(ports), func(b *bytes.Buffer) error { return TableQueues(b, QueuesOf(ports)) }},
 		{"lanes", lanes, func(b *bytes.Buffer) error { return TableLanes(b, lanes) }},
 		{"stages", stages, func(b *bytes.Buffer) error { return TableStages(b, stages) }},
