@@ -91,10 +91,19 @@ func (m *meetings) barrier(ctx context.Context, workers int) error {
 		return nil
 	}
 	m.mu.Unlock()
+	return m.await(ctx, b.open, func() {
+		b.came--
+		if b.came == 0 && m.barriers[key] == b {
+			delete(m.barriers, key)
+		}
+	})
+}
 
-	var err error
+// await waits until a channel is closed. When that does not happen before ctx ends, or the controller stops, leave takes the caller
+// out, with m.mu held.
+func (m *meetings) await(ctx context.Context, closed <-chan struct{}, leave func()) (err error) {
 	select {
-	case <-b.open:
+	case <-closed:
 		return nil
 	case <-ctx.Done():
 		err = status.FromContextError(ctx.Err()).Err()
@@ -104,14 +113,11 @@ func (m *meetings) barrier(ctx context.Context, workers int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
-	case <-b.open: // it opened in this moment: we were counted
+	case <-closed: // in this moment: we were counted
 		return nil
 	default:
 	}
-	b.came--
-	if b.came == 0 && m.barriers[key] == b {
-		delete(m.barriers, key)
-	}
+	leave()
 	return err
 }
 
@@ -165,28 +171,16 @@ func (m *meetings) broadcast(ctx context.Context, rank, workers, root int, value
 		m.drop(key, r) // everyone holds it
 	}
 	m.mu.Unlock()
-
-	var err error
-	select {
-	case <-r.ready:
-		return r.value, nil
-	case <-ctx.Done():
-		err = status.FromContextError(ctx.Err()).Err()
-	case <-m.stop:
-		err = errStopping
+	err := m.await(ctx, r.ready, func() {
+		r.joined &^= bit
+		if r.joined == 0 {
+			m.drop(key, r)
+		}
+	})
+	if err != nil {
+		return 0, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	select {
-	case <-r.ready:
-		return r.value, nil
-	default:
-	}
-	r.joined &^= bit
-	if r.joined == 0 {
-		m.drop(key, r)
-	}
-	return 0, err
+	return r.value, nil
 }
 
 // dropOrphans removes the rounds that a dead root left half done, as far as the
