@@ -55,6 +55,14 @@ type Target struct {
 	Task      Task
 }
 
+// step is the one of two that the task asks for.
+func (on Target) step(drop, reflect func() error) func() error {
+	if on.Task == Reflect {
+		return reflect
+	}
+	return drop
+}
+
 // Counts are what a peer saw from start to stop.
 type Counts struct {
 	Received uint64 `json:"received"` // frames that reached it

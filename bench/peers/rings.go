@@ -41,11 +41,7 @@ func startRings(on Target) (Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	step := p.drop
-	if on.Task == Reflect {
-		step = p.reflect
-	}
-	p.start(on.CPU, step)
+	p.start(on.CPU, on.step(p.drop, p.reflect))
 	return p, nil
 }
 
