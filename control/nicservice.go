@@ -78,13 +78,8 @@ func (s *nicService) GetCounters(context.Context, *apiv1.GetCountersRequest) (*a
 	snap := s.server.nic.Snapshot()
 	var kernel dataplane.KernelStatistics
 	for i := range snap.Ports {
-		k := &snap.Ports[i].Kernel
-		kernel.RxDropped += k.RxDropped
-		kernel.RxInvalid += k.RxInvalid
-		kernel.TxInvalid += k.TxInvalid
-		kernel.RxRingFull += k.RxRingFull
-		kernel.FillRingEmpty += k.FillRingEmpty
-		kernel.TxRingEmpty += k.TxRingEmpty
+		k := snap.Ports[i].Kernel
+		kernel.Add(k)
 		if k.StatisticsError != "" {
 			kernel.StatisticsError = snap.Ports[i].Name + ": " + k.StatisticsError
 		}

@@ -329,7 +329,7 @@ func (o *xdpOpen) statistics() (KernelStatistics, error) {
 	k := o.closed
 	queues, err := o.perQueue()
 	for _, q := range queues {
-		k.sum(q)
+		k.Add(q)
 	}
 	return k, err
 }

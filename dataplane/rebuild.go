@@ -269,7 +269,7 @@ func (n *NIC) retire(p *port) error {
 func (n *NIC) remember(p *port) {
 	if f := p.open.statistics; f != nil {
 		if k, err := f(); err == nil {
-			p.pastKernel.sum(k)
+			p.pastKernel.Add(k)
 		}
 	}
 	p.rememberSpent()

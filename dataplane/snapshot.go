@@ -130,7 +130,8 @@ type KernelStatistics struct {
 	StatisticsError string `json:"error,omitempty"`
 }
 
-func (k *KernelStatistics) sum(o KernelStatistics) {
+// Add adds the counts of other sockets.
+func (k *KernelStatistics) Add(o KernelStatistics) {
 	k.RxDropped += o.RxDropped
 	k.RxInvalid += o.RxInvalid
 	k.TxInvalid += o.TxInvalid
@@ -296,7 +297,7 @@ func (n *NIC) askPort(p *port, ps *PortSnapshot) {
 		if err != nil {
 			ps.Kernel.StatisticsError = err.Error()
 		}
-		ps.Kernel.sum(k)
+		ps.Kernel.Add(k)
 	}
 	if o.perQueue != nil {
 		if q, err := o.perQueue(); err == nil {
