@@ -200,6 +200,13 @@ func steeringWithSocket(t testing.TB, multi bool) *Steering {
 			t.Error(err)
 		}
 	})
+	bindSocket(t, st)
+	return st
+}
+
+// bindSocket gives queue 0 a socket.
+func bindSocket(t testing.TB, st *Steering) {
+	t.Helper()
 	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +219,6 @@ func steeringWithSocket(t testing.TB, multi bool) *Steering {
 	if err := st.Bind(0, &Socket{fd: fd}); err != nil {
 		t.Fatal(err)
 	}
-	return st
 }
 
 func TestVerdicts(t *testing.T) { testVerdicts(t, steers) }

@@ -88,7 +88,7 @@ func TestSumsAfterBudgets(t *testing.T) {
 		if after := sumStatus(t, s, id); !reflect.DeepEqual(before, after) {
 			t.Errorf("counted: %+v, before %+v", after, before)
 		}
-		rebind(t, st)
+		bindSocket(t, st)
 		sumRun(t, st, sumFrame(1, 0, 0, values)).is(t, "a socket, within the budget", xdpRedirect, taken, sumMark(SumCompleted))
 		if a, b := spent(t, st, "a"), spent(t, st, "b"); a.Taken != 1 || a.Dropped != 2 || b.Taken != 1 || b.Dropped != 0 {
 			t.Errorf("a: %+v, b: %+v", a, b)

@@ -319,23 +319,6 @@ func TestSumOverVeth(t *testing.T) {
 	}
 }
 
-// rebind puts a socket on queue 0 again.
-func rebind(t testing.TB, st *Steering) {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Close(fd); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := st.Bind(0, &Socket{fd: fd}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Whatever a worker sends for a slot tells when it was last there: to user space that is the difference between a worker that waits
 // and one that is gone.
 func TestSumSeen(t *testing.T) {
