@@ -19,12 +19,9 @@ var (
 // tables are the rows that docs/codecs.md shows: of an array beyond the caches with the ratio to copy and what bounds the encoder,
 // and of a slice within them. What a machine did not measure is a dash; rows that miss a goal, or do not count, follow.
 func tables(r *report.Report) string {
-	rows := map[string]report.Row{}
-	for _, row := range r.Rows {
-		rows[row.Name] = row
-	}
+	rows := r.ByName()
 	var b strings.Builder
-	fmt.Fprintf(&b, "Made by `%s` on %s.\n", r.Command, r.Machine)
+	b.WriteString(r.Made())
 	const far = 1 << 20
 	head(&b, "1 Mi elements, GB/s (ratio to copy):", wide, " bound by (encode, AVX2) |", "---|")
 	for _, c := range codec.All() {

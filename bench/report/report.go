@@ -124,10 +124,22 @@ func WriteJSON(path string, document any) error {
 	return nil
 }
 
+// Made is the line of a page that says what made a report, and where.
+func (r *Report) Made() string { return fmt.Sprintf("Made by `%s` on %s.\n", r.Command, r.Machine) }
+
+// ByName are the rows by their names.
+func (r *Report) ByName() map[string]Row {
+	rows := make(map[string]Row, len(r.Rows))
+	for _, row := range r.Rows {
+		rows[row.Name] = row
+	}
+	return rows
+}
+
 // Markdown writes the rows as a table, with the machine and the command above it.
 func (r *Report) Markdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Made by `%s` on %s.\n", r.Command, r.Machine)
+	b.WriteString(r.Made())
 	if r.Interrupted != "" {
 		fmt.Fprintf(&b, "**Interrupted: %s.** The rows are those that were complete.\n", r.Interrupted)
 	}

@@ -103,16 +103,15 @@ func show(r *report.Report, svg, page string) error {
 
 // table is a line for each codec.
 func table(r *report.Report) string {
-	value := map[string]report.Row{}
+	value := r.ByName()
 	var codecs []string
 	for _, row := range r.Rows {
-		value[row.Name] = row
 		if codec, ok := strings.CutPrefix(row.Name, "loss/"); ok {
 			codecs = append(codecs, codec)
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Made by `%s` on %v.\n", r.Command, r.Machine)
+	b.WriteString(r.Made())
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, "%s.\n", note)
 	}

@@ -171,16 +171,15 @@ func show(r *report.Report, svg, page string) error {
 
 // table is a line for each contestant and number of nodes.
 func table(r *report.Report) string {
-	value := map[string]report.Row{}
+	value := r.ByName()
 	var ways []string
 	for _, row := range r.Rows {
-		value[row.Name] = row
 		if name, ok := strings.CutSuffix(row.Name, "/step"); ok {
 			ways = append(ways, name)
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Made by `%s` on %v.\n", r.Command, r.Machine)
+	b.WriteString(r.Made())
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, "%s.\n", note)
 	}
