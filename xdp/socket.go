@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -85,6 +86,8 @@ type Socket struct {
 	recvd  uint64
 	posted uint64
 	done   uint64
+
+	dropped atomic.Uint64 // the most that Statistics has told as RxDropped in copy mode
 
 	zeroCopy   bool
 	needWakeup bool

@@ -8,11 +8,11 @@ import (
 )
 
 // Statistics is the kernel's account of one socket (XDP_STATISTICS), counted since
-// it was opened. A frame lost in the kernel is in exactly one of the Rx fields,
-// but for RxFillRingEmpty in copy mode: there it counts attempts without a chunk, each of which also
-// loses its frame.
+// it was opened. A frame lost in the kernel is in exactly one of the Rx fields.
 type Statistics struct {
-	RxDropped       uint64 // frame longer than a chunk, or other reasons
+	// RxDropped are frames longer than a chunk and, with multi-buffer, those for which the fill ring had some chunks and
+	// too few. In copy mode the kernel's own count also has every frame of RxFillRingEmpty; here it has not.
+	RxDropped       uint64
 	RxInvalidDescs  uint64 // fill entries that named no chunk
 	TxInvalidDescs  uint64 // TX entries of no length, out of the area, or in too long a chain
 	RxRingFull      uint64 // RX ring full
@@ -27,8 +27,21 @@ func (s *Socket) Statistics() (Statistics, error) {
 	if err != nil {
 		return Statistics{}, fmt.Errorf("statistics of queue %d of interface %d: %w", s.queue, s.ifindex, err)
 	}
+	dropped := st.Rx_dropped
+	if !s.zeroCopy {
+		// The kernel counts the empty ring before it counts the drop, and tells them the other way round: under traffic the
+		// difference can be too small for a moment, never too large. The greatest that was seen keeps it from going back.
+		dropped -= min(dropped, st.Rx_fill_ring_empty_descs)
+		for {
+			seen := s.dropped.Load()
+			dropped = max(dropped, seen)
+			if s.dropped.CompareAndSwap(seen, dropped) {
+				break
+			}
+		}
+	}
 	return Statistics{
-		RxDropped: st.Rx_dropped, RxInvalidDescs: st.Rx_invalid_descs, TxInvalidDescs: st.Tx_invalid_descs,
+		RxDropped: dropped, RxInvalidDescs: st.Rx_invalid_descs, TxInvalidDescs: st.Tx_invalid_descs,
 		RxRingFull: st.Rx_ring_full, RxFillRingEmpty: st.Rx_fill_ring_empty_descs, TxRingEmpty: st.Tx_ring_empty_descs,
 	}, nil
 }

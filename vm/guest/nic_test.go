@@ -209,7 +209,7 @@ func (e *end) lost(t *testing.T) (n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n += int(st.RxDropped + st.RxRingFull + st.RxInvalidDescs)
+		n += int(st.RxDropped + st.RxRingFull + st.RxFillRingEmpty + st.RxInvalidDescs)
 	}
 	return n
 }
