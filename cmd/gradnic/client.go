@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +45,7 @@ func (f *apiFlags) call(cmd *cobra.Command, do func(ctx context.Context, c *cont
 
 // stream is call without a bound in time, for what goes on until it is ended. Whether a NIC answers is asked first.
 func (f *apiFlags) stream(cmd *cobra.Command, do func(c *control.Client) error) error {
-	c, err := control.Dial(f.address)
+	c, err := control.DialTLS(f.address, f.tls)
 	if err != nil {
 		return usageErrorf("--api: %w", err)
 	}
@@ -66,13 +68,30 @@ func (f *apiFlags) explain(err error) error {
 	}
 	switch s.Code() {
 	case codes.Unavailable:
-		return fmt.Errorf("no NIC answers on %s (%s): start one with gradnic run, or say where it is with --api", f.address, s.Message())
+		why := transportError(s.Message())
+		if strings.Contains(why, "tls: ") {
+			return fmt.Errorf("who answers on %s and this end refuse each other's certificates (%s): --tls-cert and --tls-key are to be signed by the CA that the NIC has as tls-ca, and the NIC's certificate by --tls-ca", f.address, why)
+		}
+		return fmt.Errorf("no NIC answers on %s (%s): start one with gradnic run, or say where it is with --api", f.address, why)
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("the NIC on %s did not answer within %v: give it longer with --timeout", f.address, f.timeout)
 	case codes.Canceled:
 		return errors.New("interrupted")
 	}
 	return errors.New(s.Message())
+}
+
+// transportError is what went wrong of what gRPC says when it gets no connection.
+func transportError(message string) string {
+	if quoted, ok := strings.CutPrefix(message, "connection error: desc = "); ok {
+		if plain, err := strconv.Unquote(quoted); err == nil {
+			message = plain
+		}
+	}
+	for _, prefix := range []string{"transport: ", "Error while dialing: "} {
+		message = strings.TrimPrefix(message, prefix)
+	}
+	return message
 }
 
 // outputFlags choose between a table and JSON.

@@ -102,6 +102,17 @@ func TestGuardedNIC(t *testing.T) {
 	as("bob", "show", "ports").want(t, exitFailed, "is for administrators")
 	as("admin", "show", "job", "big").want(t, exitOK, "alice")
 	as("nobody", "show", "jobs").want(t, exitUsage, "no such file")
+	if r := as("admin", "capture", "--duration", "1ms"); r.code != exitOK || !strings.Contains(r.err, "capturing on m0") {
+		t.Errorf("an administrator's capture: status %d, %q", r.code, r.err)
+	}
+	as("alice", "capture", "--count", "1").want(t, exitFailed, "is for administrators")
+	as("alice", "trace", "--slot", "1").want(t, exitFailed, "is for administrators")
+	other := t.TempDir()
+	certificates(t, other, "alice")
+	gradnic(t, "", "show", "jobs", "--api", "tcp://"+address[1], "--tls-cert", dir+"/alice.pem", "--tls-key", dir+"/alice.key", "--tls-ca", other+"/ca.pem").
+		want(t, exitFailed, "refuse each other's certificates (authentication handshake failed: tls: failed to verify certificate")
+	gradnic(t, "", "show", "jobs", "--api", "tcp://"+address[1], "--tls-cert", other+"/alice.pem", "--tls-key", other+"/alice.key", "--tls-ca", dir+"/ca.pem").
+		want(t, exitFailed, "are to be signed by the CA that the NIC has as tls-ca")
 	gradnic(t, "", "show", "jobs", "--api", "tcp://"+address[1]).want(t, exitUsage, "three files are needed")
 	gradnic(t, "", "show", "job", "big", "--api", socket).want(t, exitOK, "alice")
 	as("alice", "remove", "job", "big").want(t, exitOK, "removed")
