@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,6 +58,33 @@ func (k *killed) start(t *testing.T) *exec.Cmd {
 		t.Fatalf("not ready: %q, %v", line, err)
 	}
 	return cmd
+}
+
+// One wish to end may come as two signals (timeout sends its own twice): the NIC stops as it should, and does not end at once.
+func TestTwoSignalsAtOnceAreOneWish(t *testing.T) {
+	k := &killed{binary: built.Path(t), api: filepath.Join(t.TempDir(), "api.sock")}
+	judged := 0
+	for _, gap := range []time.Duration{0, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond} {
+		cmd := k.start(t)
+		sent := time.Now()
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(gap)
+		_ = cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended already
+		apart := time.Since(sent)
+		err := cmd.Wait()
+		if apart > sameWish/2 {
+			continue // they were two wishes: this test did not run in between
+		}
+		judged++
+		if err != nil {
+			t.Errorf("two signals %v apart: %v", apart, err)
+		}
+	}
+	if judged == 0 {
+		t.Error("no two signals were sent at once")
+	}
 }
 
 // check compares the jobs that are there with those that were acknowledged; the one
