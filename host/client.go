@@ -123,7 +123,7 @@ func Dial(ctx context.Context, path string, o Options) (_ *Client, err error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "unixpacket", path)
 	if err != nil {
-		return nil, fmt.Errorf("host: connect to the NIC: %w", err)
+		return nil, fmt.Errorf("host: connect to the NIC: %w%s", err, why(path, err))
 	}
 	c := &Client{conn: nc.(*net.UnixConn), piece: o.Piece, arena: newArena(uint64(o.Arena)), answers: make(chan shm.Answer, 1)}
 	c.change = sync.NewCond(&c.mu)
@@ -136,23 +136,31 @@ func Dial(ctx context.Context, path string, o Options) (_ *Client, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("host: shared memory: %w", err)
 	}
+	hello := shm.Hello{Version: shm.Version, Size: uint64(shm.ControlBytes + o.Arena), PID: os.Getpid()}
 	if t, ok := ctx.Deadline(); ok {
-		_ = c.conn.SetDeadline(t)
+		hello.WaitMS = max(time.Until(t).Milliseconds(), 1)
 	}
-	if err := shm.Send(c.conn, &shm.Hello{Version: shm.Version, Size: uint64(shm.ControlBytes + o.Arena), PID: os.Getpid()}, fds); err != nil {
-		return nil, fmt.Errorf("host: %w", err)
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := shm.Send(c.conn, &hello, fds); err != nil {
+		return nil, fmt.Errorf("host: %w", errors.Join(ctx.Err(), err))
 	}
 	_ = unix.Close(fds[shm.FDMemory])
 	var a shm.Answer
 	got, err := shm.Receive(c.conn, &a)
 	shm.CloseAll(got)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("host: the NIC at %s has not answered: %w", path, ctx.Err())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("host: the NIC does not answer: %w", err)
 	}
 	if a.Error != "" {
 		return nil, fmt.Errorf("host: the NIC refuses: %s", a.Error)
 	}
-	_ = c.conn.SetDeadline(time.Time{})
+	if !stop() { // the deadline may be set any moment
+		return nil, fmt.Errorf("host: connect to the NIC: %w", context.Cause(ctx))
+	}
 	c.wg.Add(3)
 	go c.listen()
 	go c.post()

@@ -3,12 +3,15 @@ package host
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"gradnic/host/nic"
+	"gradnic/host/shm"
 	"gradnic/service/ring"
 )
 
@@ -142,7 +145,20 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	if _, err := Dial(ctx, r.paths[0]+"x", Options{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Dial(ctx, r.paths[0]+"x", Options{}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "--host-socket running") {
+		t.Error(err)
+	}
+	other, err := net.Listen("unix", filepath.Join(t.TempDir(), "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for path, want := range map[string]string{t.TempDir(): "no NIC's socket", other.Addr().String(): "no NIC's socket", "/" + strings.Repeat("x", 107): "107 bytes at most, this one 108"} {
+		if _, err := Dial(ctx, path, Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := nic.Listen("/"+strings.Repeat("x", 104), r.ring.Nodes[0].Ring, nic.Options{}); err == nil || !strings.Contains(err.Error(), "too long for a socket") {
 		t.Error(err)
 	}
 	if _, err := nic.Listen(r.paths[0], r.ring.Nodes[0].Ring, nic.Options{}); err == nil || !strings.Contains(err.Error(), "listens") {
@@ -180,6 +196,38 @@ func TestErrors(t *testing.T) {
 	}
 	if _, err := c.AllReduce(t.Context(), Request{Data: make([]float32, 7), Deadline: -1}); !errors.As(err, &re) || !strings.Contains(re.Text, "deadline") {
 		t.Error(err)
+	}
+}
+
+// TestDialSaysItsWait: the NIC learns for how long it may let the client wait.
+func TestDialSaysItsWait(t *testing.T) {
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "nic"), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got := make(chan shm.Hello, 1)
+	go func() {
+		defer close(got)
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		var h shm.Hello
+		fds, err := shm.Receive(c, &h)
+		shm.CloseAll(fds)
+		if err == nil && shm.Send(c, &shm.Answer{Error: "not now"}, nil) == nil {
+			got <- h
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := Dial(ctx, l.Addr().String(), Options{Arena: 4096}); err == nil || !strings.Contains(err.Error(), "not now") {
+		t.Error(err)
+	}
+	if h := <-got; h.WaitMS < 1 || h.WaitMS > 20_000 {
+		t.Errorf("%+v", h)
 	}
 }
 

@@ -1,8 +1,10 @@
 package host
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -398,6 +400,18 @@ func TestKilled(t *testing.T) {
 	case err := <-next:
 		t.Fatalf("too early: %v", err)
 	case <-time.After(300 * time.Millisecond):
+	}
+	// One that does not wait so long learns what it would have waited for; one that gives up, that it did.
+	short := knock(t, r.paths[0])
+	short.make(4096, unix.F_SEAL_SHRINK)
+	want := fmt.Sprintf("8 requests of process %d, which is gone", cmd.Process.Pid)
+	if got := short.hello(shm.Hello{Version: shm.Version, Size: shm.ControlBytes + 4096, WaitMS: 100}); !strings.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	given, giveUp := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, giveUp)
+	if _, err := Dial(given, r.paths[0], Options{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 	c := r.dialOne(1, Options{})
 	for range Places {

@@ -182,11 +182,25 @@ func gradnicGoStart(handle C.gradnic_nic, r *C.gradnic_request, op *C.gradnic_op
 	if err != nil {
 		return fail(err, text, room)
 	}
-	if r == nil || op == nil || r.count > 0 && r.data == nil || r.count > 1<<60 || r.deadline_ms < 0 || r.deadline_ms > 1<<40 {
-		return fail(fmt.Errorf("gradnic: %w: a request without data, too long, or with a deadline that cannot be", errInvalid), text, room)
+	if r == nil || op == nil {
+		return fail(fmt.Errorf("gradnic: %w: r and op must not be NULL", errInvalid), text, room)
 	}
-	if uintptr(unsafe.Pointer(r.data))%4 != 0 || uintptr(unsafe.Pointer(r.weights))%4 != 0 {
-		return fail(fmt.Errorf("gradnic: %w: data and weights must be at a multiple of 4 bytes", errInvalid), text, room)
+	data, weights, count := uintptr(unsafe.Pointer(r.data)), uintptr(unsafe.Pointer(r.weights)), uintptr(r.count)
+	reason := ""
+	switch {
+	case r.count > 0 && r.data == nil:
+		reason = fmt.Sprintf("%d elements, and data is NULL", count)
+	case r.count > 1<<60:
+		reason = fmt.Sprintf("%d elements are too many", count)
+	case r.deadline_ms < 0 || r.deadline_ms > 1<<40:
+		reason = fmt.Sprintf("a deadline of %d ms: from 0 to %d", int64(r.deadline_ms), int64(1)<<40)
+	case data%4 != 0 || weights%4 != 0:
+		reason = "data and weights must be at a multiple of 4 bytes"
+	case weights != 0 && data < weights+4*count && weights < data+4*count:
+		reason = "data and weights overlap"
+	}
+	if reason != "" {
+		return fail(fmt.Errorf("gradnic: %w: %s", errInvalid, reason), text, room)
 	}
 	q := host.Request{LearningRate: float32(r.learning_rate), Deadline: time.Duration(r.deadline_ms) * time.Millisecond}
 	if r.count > 0 {

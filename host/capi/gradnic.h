@@ -50,7 +50,7 @@ typedef struct {
 typedef struct {
 	float *data;          /* replaced by the sum over all nodes; with weights by the new weights */
 	uint64_t count;       /* elements; 0: only wait until all nodes have got here */
-	float *weights;       /* NULL, or count elements, replaced by weights - learning_rate * sum, rounded once */
+	float *weights;       /* NULL, or count elements apart from data, replaced by weights - learning_rate * sum, rounded once */
 	float learning_rate;
 	const char *codec;    /* between NICs: "none", "bfp16", "bfp16-intel", "fp16", "bf16"; NULL: "bfp16" */
 	int64_t deadline_ms;  /* of each piece; 0: the NIC's own (gradnic ring --deadline) */

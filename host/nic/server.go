@@ -64,6 +64,9 @@ func Listen(path string, node *ring.Node, o Options) (*Server, error) {
 	}
 	// Made under another name and renamed: nobody can connect before the mode is right.
 	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
+	if len(temp) > shm.MaxPath {
+		return nil, fmt.Errorf("host: listen on %s: a path of %d bytes is too long for a socket, which may have %d with %s", path, len(path), shm.MaxPath, filepath.Base(temp))
+	}
 	_ = os.Remove(temp)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: temp, Net: "unixpacket"})
 	if err != nil {
@@ -232,7 +235,7 @@ func (s *Server) welcome(c *net.UnixConn, h *shm.Hello, fds []int) (_ *connectio
 	if err := errors.Join(unix.SetNonblock(fds[shm.FDDoorbell], true), unix.SetNonblock(fds[shm.FDDone], true)); err != nil {
 		return nil, fmt.Errorf("event descriptors: %w", err)
 	}
-	if err := s.enter(c); err != nil {
+	if err := s.enter(c, time.Duration(min(h.WaitMS, maxWaitMS))*time.Millisecond); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -259,10 +262,15 @@ func (s *Server) welcome(c *net.UnixConn, h *shm.Hello, fds []int) (_ *connectio
 // graceTime is how long a client waits for one that may have died a moment ago.
 const graceTime = 250 * time.Millisecond
 
-// enter takes the node for the client. While the one before is gone but its requests run to their end, it waits.
-func (s *Server) enter(c *net.UnixConn) error {
+// maxWaitMS bounds what a hello may say of its wait: an hour.
+const maxWaitMS = 3600_000
+
+// enter takes the node for the client. While the one before is gone but its requests run to their end, it waits: for nine
+// tenths of the client's own wait, so that the client learns why, and for as long as it takes when that is 0.
+func (s *Server) enter(c *net.UnixConn, wait time.Duration) error {
 	pid := peerPID(c)
-	for grace := time.Now().Add(graceTime); ; time.Sleep(2 * time.Millisecond) {
+	begin := time.Now()
+	for grace := begin.Add(graceTime); ; time.Sleep(2 * time.Millisecond) {
 		s.mu.Lock()
 		switch {
 		case s.closed:
@@ -274,7 +282,11 @@ func (s *Server) enter(c *net.UnixConn) error {
 			return nil
 		case !s.leaving && time.Now().After(grace):
 			defer s.mu.Unlock()
-			return fmt.Errorf("process %d has the node", s.busy)
+			return fmt.Errorf("process %d has the node, which one process at a time can have", s.busy)
+		case s.leaving && wait > 0 && time.Since(begin) > wait*9/10:
+			defer s.mu.Unlock()
+			return fmt.Errorf("%d requests of process %d, which is gone, are not done: they are when the other nodes' processes hand in theirs, "+
+				"when the ring is formed again at another node, or at their deadline; wait longer", s.node.Status().Outstanding, s.busy)
 		}
 		s.mu.Unlock()
 	}

@@ -18,6 +18,9 @@ type Hello struct {
 	Version int    `json:"version"`
 	Size    uint64 `json:"size"` // bytes of the memory file
 	PID     int    `json:"pid"`
+	// WaitMS is for how many milliseconds the client waits for the answer; 0 says nothing of it. A NIC that cannot take the
+	// client in that time says why before it is over.
+	WaitMS int64 `json:"wait_ms,omitempty"`
 }
 
 // Ask is what a client says later.
@@ -36,6 +39,9 @@ type Answer struct {
 	Failure     string   `json:"failure,omitempty"`
 	Outstanding int      `json:"outstanding"`
 }
+
+// MaxPath is the bytes that a Unix socket's path may have (unix(7): 108 with the zero at its end).
+const MaxPath = 107
 
 // PacketMax is the longest packet.
 const PacketMax = 1 << 14

@@ -97,8 +97,14 @@ func (e *NodeError) Error() string {
 		return fmt.Sprintf("ring, generation %d: a deadline has passed at node %d, which knows of no node that holds the request up; form the ring again",
 			e.Generation, e.Node)
 	}
-	return fmt.Sprintf("ring, generation %d: node %d %v (noticed by node %d); form it again without the node, or with it when it is back",
-		e.Generation, e.Node, e.Reason, e.At)
+	remedy := "form it again without the node, or with it when it is back"
+	switch e.Reason {
+	case wire.Mismatch:
+		remedy = "all nodes must hand in the same requests, of one length, codec and piece, and have the same settings; then form it again"
+	case wire.Superseded:
+		remedy = "form it again here too, of the same nodes"
+	}
+	return fmt.Sprintf("ring, generation %d: node %d %v (noticed by node %d); %s", e.Generation, e.Node, e.Reason, e.At, remedy)
 }
 
 // Phase is where a generation of the ring is.

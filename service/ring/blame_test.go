@@ -3,6 +3,7 @@ package ring
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -378,6 +379,23 @@ func TestNewLifeWaits(t *testing.T) {
 				t.Fatal("it waits beyond its deadline")
 			}
 			names(t, j.done[victim].Err, victim)
+		}
+	}
+}
+
+// TestRemedies: an error says what to do next, which is not the same after each failure.
+func TestRemedies(t *testing.T) {
+	for _, c := range []struct {
+		e    NodeError
+		want string
+	}{
+		{NodeError{Node: 2, At: 1, Reason: wire.Silent}, "without the node, or with it when it is back"},
+		{NodeError{Node: 2, At: 1, Reason: wire.Mismatch}, "all nodes must hand in the same requests"},
+		{NodeError{Node: 2, At: 1, Reason: wire.Superseded}, "form it again here too, of the same nodes"},
+		{NodeError{Node: 1, At: 1, Reason: wire.Deadline}, "knows of no node that holds the request up; form the ring again"},
+	} {
+		if got := c.e.Error(); !strings.Contains(got, c.want) {
+			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }

@@ -91,6 +91,15 @@ int main(int argc, char **argv)
 	CHECK(gradnic_all_reduce(nic, &r, NULL, E) == GRADNIC_EREQUEST && strstr(err, "no such codec"));
 	r.codec = "a name that is far too long for any codec";
 	CHECK(gradnic_start(nic, &r, &none, E) == GRADNIC_EOTHER);
+	r.codec = NULL;
+	r.data = a;
+	r.count = 10;
+	r.weights = a + 9;
+	CHECK(gradnic_start(nic, &r, &none, E) == GRADNIC_EINVAL && strstr(err, "overlap"));
+	r.weights = NULL;
+	r.deadline_ms = -1;
+	CHECK(gradnic_start(nic, &r, &none, E) == GRADNIC_EINVAL && strstr(err, "a deadline of -1 ms"));
+	r.deadline_ms = 0;
 	r.data = NULL;
 	CHECK(gradnic_start(nic, &r, &none, E) == GRADNIC_EINVAL);
 	r.data = (float *)((char *)a + 1);
