@@ -44,6 +44,12 @@ func (p XDPPort) prepare(cfg *Config) (undo func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, c := range applied.Restored {
+		cfg.Logger.Info("netdev set back", "interface", p.Interface, "change", c, "why", "a NIC that was killed had left it")
+	}
+	for _, k := range applied.Kept {
+		cfg.Logger.Warn("netdev setting kept", "why", k)
+	}
 	for _, c := range applied.Changed {
 		cfg.Logger.Info("netdev set", "interface", p.Interface, "change", c)
 	}

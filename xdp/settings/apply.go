@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 )
@@ -29,6 +30,9 @@ func (w *Want) none() bool {
 type Applied struct {
 	// Changed has a line for each change; Skipped for each hint that the driver does not take.
 	Changed, Skipped []string
+	// Restored has a line for each change of a killed process that was set back first; Kept for each that somebody else has
+	// changed since.
+	Restored, Kept []string
 
 	record *record // nil when nothing was to be done
 }
@@ -64,20 +68,21 @@ func apply(dir string, d *device, want Want) (*Applied, error) {
 	}
 	old, err := readRecord(r.path)
 	if err != nil {
-		return nil, err
+		return nil, d.hint(err, "")
 	}
+	a := &Applied{}
 	if old != nil {
 		if old.alive() && !old.own() {
 			return nil, &InUseError{d.name, old.PID}
 		}
-		if _, _, err := old.undo(d); err != nil {
+		if a.Restored, a.Kept, err = old.undo(d); err != nil {
 			return nil, fmt.Errorf("set back what process %d has left: %w", old.PID, err)
 		}
 	}
 	if want.none() {
-		return &Applied{}, nil
+		return a, nil
 	}
-	a := &Applied{record: r}
+	a.record = r
 	if err := a.all(d, &want); err != nil {
 		_, _, undone := r.undo(d)
 		return nil, errors.Join(err, undone)
@@ -98,7 +103,7 @@ func (a *Applied) all(d *device, want *Want) error {
 				v["rx"], v["tx"] = uint32(want.Queues), uint32(want.Queues)
 			}
 		}); err != nil {
-			return fmt.Errorf("%d queues: %w (ethtool -l %s says what it can have)", want.Queues, err, d.name)
+			return fmt.Errorf("%d queues: %w", want.Queues, d.hint(err, "-l"))
 		}
 	}
 	if want.RxRing > 0 || want.TxRing > 0 {
@@ -109,12 +114,12 @@ func (a *Applied) all(d *device, want *Want) error {
 				}
 			}
 		}); err != nil {
-			return fmt.Errorf("rings of %d and %d: %w", want.RxRing, want.TxRing, err)
+			return fmt.Errorf("rings of %s: %w", ringsText(want), d.hint(err, "-g"))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(want.Features)) {
 		if err := a.setting(d, kindFeature, name, func(v values) { v["on"] = bit(want.Features[name]) }); err != nil {
-			return fmt.Errorf("feature %s: %w", name, err)
+			return fmt.Errorf("feature %s: %w", name, d.hint(err, ""))
 		}
 	}
 	if want.HashPorts {
@@ -144,6 +149,28 @@ func (a *Applied) all(d *device, want *Want) error {
 		return a.record.write()
 	}
 	return nil
+}
+
+// hint adds to an error what helps: where the driver refused, the flag of ethtool that shows what it takes; where the change
+// could not be written down, and was not made for that reason, where it can be.
+func (d *device) hint(err error, flag string) error {
+	switch {
+	case errors.As(err, new(*fs.PathError)):
+		return fmt.Errorf("%w (%s names a directory for it)", err, EnvDir)
+	case flag != "":
+		return fmt.Errorf("%w (ethtool %s %s says what it can have)", err, flag, d.name)
+	}
+	return err
+}
+
+func ringsText(want *Want) string {
+	switch {
+	case want.TxRing == 0:
+		return fmt.Sprintf("%d descriptors to receive", want.RxRing)
+	case want.RxRing == 0:
+		return fmt.Sprintf("%d descriptors to transmit", want.TxRing)
+	}
+	return fmt.Sprintf("%d descriptors to receive and %d to transmit", want.RxRing, want.TxRing)
 }
 
 // setting changes one setting, when it is another one.

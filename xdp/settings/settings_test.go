@@ -161,10 +161,10 @@ func TestApplyRefused(t *testing.T) {
 	dir := t.TempDir()
 	before := state(t, ns)
 	for name, w := range map[string]Want{
-		"9 queues":                {Queues: 9},
-		"rings of 512":            {Queues: 2, RxRing: 512},
-		"feature no-such-feature": {Queues: 2, Features: map[string]bool{"no-such-feature": true}},
-		"feature netns-local":     {Queues: 2, Features: map[string]bool{"netns-local": true}},
+		"9 queues: invalid argument (ethtool -l p ":                                   {Queues: 9},
+		"rings of 512 descriptors to receive: operation not supported (ethtool -g p ": {Queues: 2, RxRing: 512},
+		"feature no-such-feature":                                                     {Queues: 2, Features: map[string]bool{"no-such-feature": true}},
+		"feature netns-local":                                                         {Queues: 2, Features: map[string]bool{"netns-local": true}},
 	} {
 		err := ns.Do(func() error { _, err := Apply(dir, "p", w); return err })
 		if err == nil || !strings.Contains(err.Error(), name) {
@@ -176,6 +176,19 @@ func TestApplyRefused(t *testing.T) {
 		if f := files(t, dir); len(f) != 0 {
 			t.Errorf("%s: files %q are left", name, f)
 		}
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, none := range []string{"/proc/none", file} { // where no file can be made, and what is no directory
+		err := ns.Do(func() error { _, err := Apply(none, "p", want); return err })
+		if err == nil || !strings.Contains(err.Error(), "("+EnvDir+" names a directory for it)") || strings.Contains(err.Error(), "ethtool") {
+			t.Errorf("no place for the state file: %v", err)
+		}
+	}
+	if after := state(t, ns); !same(before, after) {
+		t.Errorf("changed without a state file: %v, was %v", after, before)
 	}
 	if err := ns.Do(func() error { _, err := Apply(dir, "nosuch", want); return err }); err == nil {
 		t.Error("an interface that is not there")
@@ -283,7 +296,10 @@ func TestKilled(t *testing.T) {
 		if err := ns.Do(func() error {
 			switch next {
 			case "start":
-				_, err := Apply(dir, "p", Want{})
+				a, err := Apply(dir, "p", Want{})
+				if err == nil && (len(a.Restored) != 3 || len(a.Kept)+len(a.Changed) != 0) {
+					return fmt.Errorf("%+v", a)
+				}
 				return err
 			case "restore one":
 				if r, err := Restore(dir, "other"); err != nil || len(r) != 0 {
