@@ -331,7 +331,7 @@ func TestReaderStops(t *testing.T) {
 	_, txDropped, _, _ := linkStats(t, l.workers[0], "w")
 	_, _, _, rxDropped := linkStats(t, l.nic, "p0")
 	k := s.Ports[0].Kernel
-	lost := k.RxDropped + k.RxRingFull + (txDropped - txDroppedBefore)
+	lost := lostInKernel(k) + (txDropped - txDroppedBefore)
 	t.Logf("%d frames in 100 ms before, %d after; sent %d = received %d + lost %d (%+v, veth tx dropped %d, rx dropped %d)",
 		usual, again, sent, s.Total.Received, lost, k, txDropped-txDroppedBefore, rxDropped-rxDroppedBefore)
 	if sent != s.Total.Received+lost {
@@ -373,7 +373,7 @@ func TestAllQueues(t *testing.T) {
 				// A pace that leaves no frame behind.
 				sent = b.settle()
 				waitFor(t, n, func(s *Snapshot) bool {
-					return s.Total.Received+s.Ports[0].Kernel.RxDropped+s.Ports[0].Kernel.RxRingFull >= sent
+					return s.Total.Received+lostInKernel(s.Ports[0].Kernel) >= sent
 				})
 			}
 			sent := b.settle()

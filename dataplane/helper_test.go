@@ -192,3 +192,6 @@ func drainWire(p *MemPort) (stop func() (frames uint64)) {
 	}()
 	return func() uint64 { close(quit); return <-done }
 }
+
+// lostInKernel are the frames that sockets lost: each is in one of these counts.
+func lostInKernel(k KernelStatistics) uint64 { return k.RxDropped + k.RxRingFull + k.FillRingEmpty }

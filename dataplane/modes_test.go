@@ -32,10 +32,9 @@ func TestQueueStatistics(t *testing.T) {
 		}
 	})
 	n.mu.Unlock()
-	lost := func(k KernelStatistics) uint64 { return k.RxDropped + k.RxRingFull }
-	waitFor(t, n, func(s *Snapshot) bool { return s.Total.Received+lost(s.Ports[0].Kernel) == b.settle() })
+	waitFor(t, n, func(s *Snapshot) bool { return s.Total.Received+lostInKernel(s.Ports[0].Kernel) == b.settle() })
 	p := check(t, n).Ports[0]
-	if len(p.QueueKernel) != 2 || lost(p.QueueKernel[0]) != 0 || lost(p.QueueKernel[1]) == 0 || lost(p.Kernel) != lost(p.QueueKernel[1]) {
+	if len(p.QueueKernel) != 2 || lostInKernel(p.QueueKernel[0]) != 0 || lostInKernel(p.QueueKernel[1]) == 0 || lostInKernel(p.Kernel) != lostInKernel(p.QueueKernel[1]) {
 		t.Errorf("%+v of %+v", p.Kernel, p.QueueKernel)
 	}
 	if q := p.PerQueue; len(q) != 2 || q[0].Queue != 0 || q[0].Lane != 0 || q[0].Received != 0 || q[1].Queue != 1 || q[1].Lane != 1 || q[1].Received != p.Received || q[1].Received == 0 {
