@@ -50,8 +50,8 @@ func WriteSummary(w io.Writer, s *sink.Summary) error {
 func (r *DeviceReport) Write(w io.Writer) error {
 	p := printer{w: w}
 	c := &r.Counters
-	p.line("received %d frames, passed %d, transmitted %d, dropped %d; lost before: %d by the socket, %d ring full", c.Received, c.Passed,
-		c.Transmitted, c.Dropped(), r.Port.Kernel.RxDropped, r.Port.Kernel.RxRingFull)
+	p.line("received %d frames, passed %d, transmitted %d, dropped %d; lost before: %d too long, %d ring full, %d for want of chunks", c.Received, c.Passed,
+		c.Transmitted, c.Dropped(), r.Port.Kernel.RxDropped, r.Port.Kernel.RxRingFull, r.Port.Kernel.FillRingEmpty)
 	if n := r.Port.Steering[xdp.Reflected.String()] + r.Port.Steering[xdp.Sunk.String()]; n > 0 {
 		p.line("in the kernel: %d frames sent back, %d dropped as asked", r.Port.Steering[xdp.Reflected.String()], r.Port.Steering[xdp.Sunk.String()])
 	}
