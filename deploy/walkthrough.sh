@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 page=$PWD/docs/operate.md
+unit=$PWD/deploy/gradnic.service
 if ((EUID != 0)); then
 	echo "walkthrough: needs root, for network namespaces"
 	exit 1
@@ -65,17 +66,21 @@ mkdir -m 0700 state
 sed -E -e "s,/run/gradnic,$dir/run,; s,/var/lib/gradnic,$dir/state,; s,/etc/gradnic,$dir,; s,^# (tls|quota|  - ),\1," "$OLDPWD/deploy/gradnic.yaml" >gradnic.yaml
 # The unit lifts the limit of locked memory; where this script may not, few frames stay below it.
 echo "frames: 512" >>gradnic.yaml
+echo "feature: [rx-gro-list=on]" >>gradnic.yaml # something to be set back
+export GRADNIC_STATE=$dir/run                   # the unit's is /run/gradnic
 expect "the configuration is right" gradnic run -c gradnic.yaml --check
 refused "did you mean lanes?" gradnic run -c <(echo "lnes: 2") --check
 
 user=$((60000 + $$ % 5000)) # locked memory counts by user
 chown -R "$user" "$dir"
 chmod 0755 "$dir"
+as_service() {
+	exec ip netns exec "$ns" setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs --bounding-set -all,+net_raw,+net_admin,+bpf \
+		--inh-caps -all,+net_raw,+net_admin,+bpf --ambient-caps +net_raw,+net_admin,+bpf "$@"
+}
 start() {
 	: >ready
-	ip netns exec "$ns" setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs --bounding-set -all,+net_raw,+net_admin,+bpf \
-		--inh-caps -all,+net_raw,+net_admin,+bpf --ambient-caps +net_raw,+net_admin,+bpf \
-		"$dir/gradnic" run -c gradnic.yaml >ready 2>>log &
+	as_service "$dir/gradnic" run -c gradnic.yaml >ready 2>>log &
 	pid=$!
 	for _ in {1..200}; do
 		if grep -q ^ready ready; then return; fi
@@ -104,9 +109,13 @@ expect "<td>train</td>" inside curl -sS http://127.0.0.1:9464/
 expect "ok" inside curl -sS http://127.0.0.1:9464/healthz
 expect '"job":"train"' timeout --preserve-status -s INT 2 gradnic watch jobs -j "${api[@]}"
 
-say "killed, and up again: the job is there"
+say "killed, and up again: the interface was set back, the job is there"
 kill -KILL "$pid"
 wait "$pid" 2>/dev/null || true
+after=$(sed -n 's,^ExecStopPost=/usr/local/bin/,,p' "$unit")
+[[ -n $after ]] || fail "the unit has no ExecStopPost"
+# shellcheck disable=SC2086 # a command and its words
+expect "eth1 set back: feature rx-gro-list: on, was off" as_service $after
 start
 expect "team-a" gradnic show job train "${api[@]}"
 
