@@ -7,6 +7,7 @@
 
 Each bucket is given to the NIC as soon as backward has filled it, and backward goes on. DDP starts buckets in the same order
 in all processes, as the NICs want it. As DDP's own all-reduce does, the hook divides by the number of processes first.
+Buckets of float16 or bfloat16 are summed as float32 and rounded once, in the end.
 """
 
 import queue
@@ -14,13 +15,14 @@ import threading
 
 import torch
 
-from .nic import Error
+from .nic import Closed
 
 
 class Ring:
     """What the hook needs: the NIC, the codec between NICs, and a thread that completes futures.
 
-    world     by how much gradients are divided; 0: the number of nodes in the ring
+    world     by how much gradients are divided; 0: the number of nodes in the ring now. When the ring has been formed again of
+              others, make a new one of these
     deadline  seconds, of each piece of a bucket; 0: the NIC's own
     """
 
@@ -31,14 +33,18 @@ class Ring:
         self.elements = 0
         self.busy = 0.0  # s, of the NIC with buckets
         self._queue = queue.SimpleQueue()
+        self._closed = False
         self._thread = threading.Thread(target=self._complete, name="gradnic-ddp", daemon=True)
         self._thread.start()
 
     def start(self, tensor):
         """Starts a sum over all nodes, in place, and returns a torch Future of the tensor."""
+        if self._closed:
+            raise Closed("this Ring is closed: nobody would complete the sum")
         future = torch.futures.Future()
-        op = self.nic.start(tensor, codec=self.codec, deadline=self.deadline)
-        self._queue.put((op, future, tensor))
+        wide = tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+        op = self.nic.start(wide, codec=self.codec, deadline=self.deadline)
+        self._queue.put((op, future, tensor, wide))
         return future
 
     def _complete(self):
@@ -46,10 +52,12 @@ class Ring:
             item = self._queue.get()
             if item is None:
                 return
-            op, future, tensor = item
+            op, future, tensor, wide = item
             try:
                 stats = op.wait()
-            except Error as e:
+                if wide is not tensor:
+                    tensor.copy_(wide)
+            except Exception as e:  # whatever it is: who waits must not wait for ever
                 future.set_exception(e)
                 continue
             self.buckets += 1
@@ -59,6 +67,7 @@ class Ring:
 
     def close(self):
         """Ends the thread, after what is under way."""
+        self._closed = True
         self._queue.put(None)
         self._thread.join()
 

@@ -2,6 +2,8 @@
 
 import ctypes
 import dataclasses
+import math
+import operator
 import os
 import threading
 import weakref
@@ -84,23 +86,50 @@ def version():
     return library.load().gradnic_version().decode()
 
 
+def _milliseconds(seconds, what):
+    """A time as the library takes it: rounded up, so that only 0 is 0."""
+    try:
+        ms = math.ceil(seconds * 1000)
+    except (TypeError, ValueError, OverflowError):  # no number, NaN, infinite
+        ms = -1
+    if not 0 <= ms <= 1 << 40:
+        raise InvalidArgument(f"{what} {seconds!r}: it must be seconds, from 0 up")
+    return ms
+
+
+def _whole(numbers):
+    """A whole number, or several, as a tuple of int; None for what is none."""
+    try:
+        return (operator.index(numbers),)
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(n) for n in numbers)
+    except TypeError:
+        return None
+
+
 def _memory(x, what):
     """Address and elements of a contiguous float32 numpy array or torch tensor on the CPU that can be written."""
     if isinstance(x, numpy.ndarray):
         if x.dtype != numpy.float32 or not x.dtype.isnative:
-            raise InvalidArgument(f"{what}: dtype {x.dtype}: it must be float32")
+            raise InvalidArgument(f"{what}: dtype {x.dtype}: it must be float32; sum a float32 copy, and copy that back")
         if not x.flags.c_contiguous:
-            raise InvalidArgument(f"{what}: it must be contiguous")
+            raise InvalidArgument(f"{what}: it must be contiguous; numpy.ascontiguousarray makes a copy that is")
         if not x.flags.writeable:
             raise InvalidArgument(f"{what}: it cannot be written")
         return x.ctypes.data, x.size
     if hasattr(x, "data_ptr") and hasattr(x, "is_contiguous"):
         if str(x.dtype) != "torch.float32":
-            raise InvalidArgument(f"{what}: dtype {x.dtype}: it must be torch.float32")
+            raise InvalidArgument(f"{what}: dtype {x.dtype}: it must be torch.float32; sum its float(), and copy that back")
+        if str(x.layout) != "torch.strided":
+            raise InvalidArgument(f"{what}: layout {x.layout}: only dense tensors can be summed, such as its to_dense()")
         if x.device.type != "cpu":
             raise InvalidArgument(f"{what}: it is on {x.device}: only memory of the host can be given to the NIC")
         if not x.is_contiguous():
-            raise InvalidArgument(f"{what}: it must be contiguous")
+            raise InvalidArgument(f"{what}: it must be contiguous; its contiguous() is a copy that is")
+        if x.is_neg():
+            raise InvalidArgument(f"{what}: a view that negates; its resolve_neg() is a copy that does not")
         return x.data_ptr(), x.numel()
     raise InvalidArgument(f"{what}: {type(x).__name__}: a numpy array or a torch tensor is needed")
 
@@ -116,6 +145,8 @@ class Operation:
     def wait(self, timeout=None):
         """Waits until it is over, timeout seconds at most, and returns its Stats. Raises TimeoutError, or what went wrong."""
         left = None if timeout is None else max(float(timeout), 0.0)
+        if left is not None and math.isnan(left):
+            raise InvalidArgument("timeout nan: it must be seconds")
         while True:
             step = 0.1 if left is None else min(left, 0.1)  # in between Python sees signals
             if self._poll(step):
@@ -152,6 +183,32 @@ class Operation:
             return True
 
 
+def _open(path, options):
+    """gradnic_open, whose handle is returned, on a thread of its own: Python sees signals meanwhile."""
+    handle, lock, result, left = ctypes.c_uint64(), threading.Lock(), [], []
+
+    def run():
+        got = library.call("gradnic_open", path, byref(options), byref(handle))
+        with lock:
+            result.append(got)
+            if left and got[0] == library.OK:
+                library.call("gradnic_close", handle.value, 0)
+
+    library.load()  # what it raises is the caller's
+    thread = threading.Thread(target=run, name="gradnic-open", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:  # Ctrl-C
+        with lock:
+            left.append(True)
+            if result and result[0][0] == library.OK:
+                library.call("gradnic_close", handle.value, 0)
+        raise
+    _check(result[0])
+    return handle.value
+
+
 class Nic:
     """The NIC that listens on a Unix socket: `gradnic ring --host-socket PATH`. One process at a time has it.
 
@@ -167,10 +224,10 @@ class Nic:
         self._lock = threading.Lock()
         self._running = set()
         self._pid = os.getpid()
-        handle = ctypes.c_uint64()
-        options = library.Options(int(arena), int(piece), max(int(timeout * 1000), 1))
-        _check(library.call("gradnic_open", os.fsencode(path), byref(options), byref(handle)))
-        self._handle = handle.value
+        path = os.fsencode(path)
+        if b"\0" in path:
+            raise InvalidArgument(f"path {path!r}: no path has a zero byte")
+        self._handle = _open(path, library.Options(int(arena), int(piece), max(_milliseconds(timeout, "timeout"), 1)))
 
     def __enter__(self):
         return self
@@ -212,12 +269,11 @@ class Nic:
 
         torch.from_numpy makes a tensor of it. The memory is given back when the last array on it is gone.
         """
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        if any(not isinstance(n, int) or n < 0 for n in shape):
-            raise InvalidArgument(f"shape {shape}")
-        n = 1
-        for d in shape:
-            n *= d
+        whole = _whole(shape)
+        n = -1 if whole is None or min(whole, default=0) < 0 else math.prod(whole)
+        if not 0 <= n <= 1 << 60:
+            raise InvalidArgument(f"shape {shape!r}: it must be a whole number from 0 up, or several")
+        shape = whole
         if n == 0:
             return numpy.empty(shape, numpy.float32)
         at = ctypes.c_size_t()
@@ -239,7 +295,9 @@ class Nic:
             w, m = _memory(weights, "weights")
             if m != n:
                 raise InvalidArgument(f"{m} weights for {n} gradients")
-        request = library.Request(at, n, w, learning_rate, codec.encode(), int(deadline * 1000))
+        if not isinstance(codec, str):
+            raise InvalidArgument(f'codec {codec!r}: it must be a name, such as "none" or "bfp16"')
+        request = library.Request(at, n, w, learning_rate, codec.encode(), _milliseconds(deadline, "deadline"))
         handle = ctypes.c_uint64()
         if len(self._running) >= 64:  # operations that nobody waits for: those that are over let their arrays go
             for old in self._started():
@@ -266,10 +324,10 @@ class Nic:
 
     def reform(self, nodes):
         """Forms the ring again, of these nodes, after one has failed. All of them must be told the same."""
-        nodes = list(nodes)
-        if any(not isinstance(n, int) or not 0 <= n < 65535 for n in nodes):  # ctypes would cut them to 16 bits
-            raise InvalidArgument(f"nodes {nodes}: numbers from 0 to 65534")
-        _check(library.call("gradnic_reform", self._handle, (ctypes.c_uint16 * len(nodes))(*nodes), len(nodes)))
+        whole = _whole(nodes)
+        if whole is None or any(not 0 <= n < 65535 for n in whole):  # ctypes would cut them to 16 bits
+            raise InvalidArgument(f"nodes {nodes!r}: they must be whole numbers from 0 to 65534")
+        _check(library.call("gradnic_reform", self._handle, (ctypes.c_uint16 * len(whole))(*whole), len(whole)))
 
 
 def _free(handle, at, pid):

@@ -6,6 +6,7 @@ python_test.go makes the ring and runs this file.
 import gc
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -124,31 +125,95 @@ class RingTest(unittest.TestCase):
         nic = self.nics[0]
         frozen = numpy.zeros(4, numpy.float32)
         frozen.flags.writeable = False
-        for bad in [
-            numpy.zeros(4),
-            numpy.zeros(4, ">f4"),
-            numpy.zeros((4, 4), numpy.float32)[:, 1],
-            frozen,
-            [1.0, 2.0],
-            None,
+        for bad, why in [
+            (numpy.zeros(4), "float32 copy"),
+            (numpy.zeros(4, ">f4"), "float32 copy"),
+            (numpy.zeros((4, 4), numpy.float32)[:, 1], "ascontiguousarray"),
+            (frozen, "written"),
+            ([1.0, 2.0], "list"),
         ]:
-            if bad is None:
-                continue
-            with self.assertRaises(gradnic.InvalidArgument):
+            with self.assertRaisesRegex(gradnic.InvalidArgument, why):
                 nic.start(bad)
+        a = numpy.zeros(4, numpy.float32)
+        for why, options in [
+            ("deadline -1", {"deadline": -1}),
+            ("deadline nan", {"deadline": float("nan")}),
+            ("deadline inf", {"deadline": float("inf")}),
+            ("deadline '1'", {"deadline": "1"}),
+            ("codec None", {"codec": None}),
+            ("overlap", {"weights": a}),
+        ]:
+            with self.assertRaisesRegex(gradnic.InvalidArgument, why):
+                nic.start(a, **options)
+        for shape in (-1, (3, -1), 1 << 64, 2.0, "3", (numpy.float32(1),)):
+            with self.assertRaisesRegex(gradnic.InvalidArgument, "shape"):
+                nic.empty(shape)
+        for why, path, options in [
+            ("zero byte", SOCKETS[1] + "\0x", {}),
+            ("timeout nan", SOCKETS[1], {"timeout": float("nan")}),
+            ("timeout -1", SOCKETS[1], {"timeout": -1}),
+        ]:
+            with self.assertRaisesRegex(gradnic.InvalidArgument, why):
+                gradnic.Nic(path, **options)
         with self.assertRaises(gradnic.InvalidArgument):
             nic.start(numpy.zeros(4, numpy.float32), weights=numpy.zeros(3, numpy.float32))
         with self.assertRaises(gradnic.RequestFailed):
             nic.all_reduce(numpy.zeros(4, numpy.float32), codec="nope")
         with self.assertRaises(gradnic.NoRoom):
             nic.empty(1 << 22)
-        with self.assertRaises(gradnic.InvalidArgument):
-            nic.empty(-1)
-        with self.assertRaises(gradnic.Error):
+        with self.assertRaisesRegex(gradnic.Error, "--host-socket running"):
             gradnic.Nic("/nowhere/at/all")
         with self.assertRaisesRegex(gradnic.Error, "has the node"):
             gradnic.Nic(SOCKETS[0])
         self.assertTrue(gradnic.version())
+
+    def test_numpy_integers(self):
+        """Whole numbers of numpy are as good as Python's."""
+        nic = self.nics[0]
+        self.assertEqual(nic.empty(numpy.int64(5)).shape, (5,))
+        self.assertEqual(nic.empty(numpy.arange(1, 4)).shape, (1, 2, 3))
+        self.assertEqual(nic.empty(()).shape, ())
+        self.each(lambda node, nic: nic.reform(numpy.arange(NODES)))
+        self.each(lambda node, nic: nic.barrier())
+
+    def test_short_deadline(self):
+        """A deadline below a millisecond is one, and not the NIC's own of a minute."""
+        with self.assertRaisesRegex(gradnic.RequestFailed, "deadline"):
+            self.nics[0].start(gradient(0, 10), deadline=1e-4).wait(20)
+        self.each(lambda node, nic: nic.reform([0, 1]))
+        self.each(lambda node, nic: nic.barrier())
+
+    def test_interrupt_open(self):
+        """Ctrl-C ends an open that waits: here for the requests of the process before, which ended without them."""
+        code = (
+            "import gradnic, numpy, sys\n"
+            "gradnic.Nic(sys.argv[1]).start(numpy.ones(10, numpy.float32), codec='none', deadline=30)\n"
+            "print('under way', flush=True)\n"
+        )
+        self.nics[0].close()
+        subprocess.run([sys.executable, "-c", code, SOCKETS[0]], stdout=subprocess.DEVNULL, timeout=20, check=True)
+        code = (
+            "import gradnic, sys\n"
+            "print('opening', flush=True)\n"
+            "try:\n"
+            "    gradnic.Nic(sys.argv[1], timeout=60)\n"
+            "    print('opened')\n"
+            "except KeyboardInterrupt:\n"
+            "    print('interrupted')\n"
+        )
+        p = subprocess.Popen([sys.executable, "-c", code, SOCKETS[0]], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(p.stdout.readline(), "opening\n")
+        time.sleep(0.3)
+        p.send_signal(signal.SIGINT)
+        try:
+            self.assertEqual(p.communicate(timeout=10)[0], "interrupted\n")
+        finally:
+            p.kill()
+        a = gradient(1, 10)
+        self.nics[1].all_reduce(a, codec="none")  # what was left under way was summed
+        numpy.testing.assert_array_equal(a, gradient(1, 10) + 1)
+        self.nics[0] = gradnic.Nic(SOCKETS[0])
+        self.each(lambda node, nic: nic.barrier())
 
     def test_memory(self):
         """empty() gives memory back when the last view is gone, also after close; arrays outlive the connection."""

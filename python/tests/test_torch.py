@@ -51,9 +51,42 @@ class TorchTest(unittest.TestCase):
 
     def test_refused(self):
         with gradnic.Nic(SOCKETS[0]) as nic:
-            for bad in (torch.zeros(4, dtype=torch.float64), torch.zeros(4, 4).t()[1], torch.empty(4, device="meta")):
-                with self.assertRaises(gradnic.InvalidArgument):
+            for bad, why in [
+                (torch.zeros(4, dtype=torch.float64), r"float\(\)"),
+                (torch.zeros(4, 4).t()[1], r"contiguous\(\)"),
+                (torch.empty(4, device="meta"), "meta"),
+                (torch.eye(4).to_sparse(), r"to_dense\(\)"),
+                (torch.eye(4).to_sparse_csr(), r"to_dense\(\)"),
+                (torch.zeros(1, dtype=torch.complex64).conj().imag, r"resolve_neg\(\)"),
+            ]:
+                with self.assertRaisesRegex(gradnic.InvalidArgument, why):
                     nic.start(bad)
+            ring = ddp.Ring(nic)
+            ring.close()
+            with self.assertRaisesRegex(gradnic.Closed, "this Ring is closed"):
+                ring.start(torch.zeros(4))
+
+    def test_16_bits(self):
+        """Buckets of float16 and bfloat16 are summed as float32, and rounded once."""
+        for dtype in (torch.float16, torch.bfloat16):
+            parts = [gradient(i, 3000).to(dtype) for i in range(len(SOCKETS))]
+            want = ddp.ring_sum([p.float() for p in parts]).to(dtype)
+            got = [None] * len(SOCKETS)
+
+            def run(node):
+                with gradnic.Nic(SOCKETS[node]) as nic:
+                    ring = ddp.Ring(nic, codec="none")
+                    got[node] = ring.start(parts[node]).wait()
+                    ring.close()
+
+            threads = [threading.Thread(target=run, args=(i,)) for i in range(len(SOCKETS))]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            for node, g in enumerate(got):
+                self.assertIs(g, parts[node])
+                self.assertTrue(torch.equal(g, want), dtype)
 
     def test_failure(self):
         """What the NIC cannot do is the future's error."""
