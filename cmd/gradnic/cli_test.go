@@ -196,7 +196,7 @@ func TestShowJSON(t *testing.T) {
 	for _, v := range views {
 		args := []string{"show", v.name, api}
 		if v.args == "NAME" {
-			args = append(args, "train")
+			args = append(args, map[string]string{"job": "train", "port": "mem1"}[v.name])
 		}
 		for _, flag := range []string{"-j", "-p", "-jp"} {
 			r := gradnic(t, "", append(slices.Clone(args), flag)...).want(t, exitOK, "{")
