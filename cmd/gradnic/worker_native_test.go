@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -56,7 +58,7 @@ func TestNativeBinary(t *testing.T) {
 		var g sync.WaitGroup
 		for r := range workers {
 			g.Go(func() {
-				args := fmt.Sprintf("worker --protocol native --nic 10.50.0.254 --job %d --rank %d --ip 10.50.0.%d --random 0,1,10000 --iters 2 --check --deadline 20s -j", number+1, r, r+1)
+				args := fmt.Sprintf("worker --protocol native --nic 10.50.0.254 --job %d --rank %d --ip 10.50.0.%d --random 0,1,10000 --iters 2 --check --deadline 20s -j --output %s", number+1, r, r+1, filepath.Join(dir, "sum{rank}.npy"))
 				if strings.Contains(job, "--keys") {
 					args += " --keys " + keys
 				}
@@ -81,6 +83,15 @@ func TestNativeBinary(t *testing.T) {
 			})
 		}
 		g.Wait()
+		first, err := os.ReadFile(filepath.Join(dir, "sum0.npy"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range workers { // in order of rank, or where order makes no difference: the same bits
+			if sum, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("sum%d.npy", r))); err != nil || !bytes.Equal(sum, first) {
+				t.Errorf("%s: rank %d's file is not rank 0's: %v", name, r, err)
+			}
+		}
 		out, err := exec.CommandContext(ctx, binary, "show", "--api", api, "job", name, "-j").CombinedOutput()
 		var doc struct {
 			Job struct {

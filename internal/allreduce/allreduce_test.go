@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"gradnic/dataplane"
 	"gradnic/internal/npy"
 	"gradnic/wire/inet"
+	wire "gradnic/wire/native"
 	"gradnic/worker"
 )
 
@@ -181,6 +183,57 @@ func TestValidate(t *testing.T) {
 		if r, err := Run(t.Context(), o); err == nil || r.OK || r.Error == "" {
 			t.Errorf("%s: ran", name)
 		}
+	}
+}
+
+// A file that cannot be read, or written in the end, is told before anybody is waited for.
+func TestFilesBeforeJoining(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "g1.npy"), []byte("no array"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(o *Options){
+		"g0.npy: no such file":         func(o *Options) { o.Input = filepath.Join(dir, "g{rank}.npy") },
+		"not a valid .npy file":        func(o *Options) { o.Input = filepath.Join(dir, "g1.npy") },
+		"output file: stat":            func(o *Options) { o.Random, o.Output = []int{1}, filepath.Join(dir, "no", "out.npy") },
+		"output file: .* no directory": func(o *Options) { o.Random, o.Output = []int{1}, filepath.Join(dir, "g{rank}.npy", "out.npy") },
+	} {
+		o := Options{Iterations: 1, Worker: worker.Config{Workers: 2, Controller: "nowhere.invalid", IP: inet.Addr{127, 0, 0, 1}}}
+		if strings.Contains(want, "directory") {
+			o.Worker.Rank = 1
+		}
+		change(&o)
+		n := NativeOptions{Iterations: 1, Input: o.Input, Random: o.Random, Output: o.Output}
+		n.Worker.Rank = o.Worker.Rank
+		_, serr := Run(t.Context(), o)
+		_, nerr := RunNative(t.Context(), n)
+		for _, err := range []error{serr, nerr} {
+			if ok, _ := regexp.MatchString(want, fmt.Sprint(err)); !ok {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+	}
+}
+
+// Arrays of every type that a file can hold are read for native jobs; another type is an error that names both.
+func TestNativeFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a{rank}.npy")
+	if err := npy.Save(rankedName(path, 3), []float64{1, 2.5}); err != nil {
+		t.Fatal(err)
+	}
+	r := &NativeReport{}
+	r.Job.Workers = 4
+	o := &NativeOptions{Input: path}
+	o.Worker.Rank = 3
+	if every, err := nativeInputs[float64](o, r, -1); err != nil || !slices.Equal(every[3], []float64{1, 2.5}) {
+		t.Error(every, err)
+	}
+	if _, err := nativeInputs[uint16](o, r, -1); !errors.Is(err, npy.ErrType) || !strings.Contains(err.Error(), `"<f8", not "<f2"`) {
+		t.Error(err)
+	}
+	if files(o, wire.BFloat16) == nil || files(&NativeOptions{Output: path}, wire.BFloat16) == nil || files(&NativeOptions{}, wire.BFloat16) != nil || files(o, wire.Float16) != nil {
+		t.Error("bfloat16 in files")
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -25,11 +27,26 @@ func ncclName(t string) string {
 	return t
 }
 
-// rankMark in an input's name stands for the rank.
+// rankMark in a file's name stands for the rank.
 const rankMark = "{rank}"
 
-func inputOf(pattern string, rank int) string {
+// rankedName is the name of a rank's file.
+func rankedName(pattern string, rank int) string {
 	return strings.ReplaceAll(pattern, rankMark, strconv.Itoa(rank))
+}
+
+// canHold says whether the directory of an output file is there, before time is spent on what it shall hold.
+func canHold(path string) error {
+	if path == "" {
+		return nil
+	}
+	dir := filepath.Dir(path)
+	if st, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("output file: %w", err)
+	} else if !st.IsDir() {
+		return fmt.Errorf("output file: %s is no directory", dir)
+	}
+	return nil
 }
 
 // typeOf tells what a file holds.
@@ -91,7 +108,7 @@ func fillRandom(out any, seed uint64, rank, n int) {
 type source[T npy.Element] func(rank int) ([]T, error)
 
 func fromFiles[T npy.Element](pattern string) source[T] {
-	return func(rank int) ([]T, error) { return npy.Load[T](inputOf(pattern, rank)) }
+	return func(rank int) ([]T, error) { return npy.Load[T](rankedName(pattern, rank)) }
 }
 
 func fromSeed[T npy.Element](seed uint64, n int) source[T] {

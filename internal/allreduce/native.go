@@ -24,7 +24,7 @@ type NativeOptions struct {
 	Worker native.Config
 	// Type, Op and Order are what the job must have; "" takes what it has.
 	Type, Op, Order string
-	// Input is an .npy file of int32 or float32; "{rank}" in its name stands for the rank. Otherwise Random has the
+	// Input is an .npy file of the job's element type; "{rank}" in its name stands for the rank. Otherwise Random has the
 	// lengths of random arrays, made from Seed.
 	Input  string
 	Random []int
@@ -120,6 +120,15 @@ func RunNative(ctx context.Context, o NativeOptions) (*NativeReport, error) {
 }
 
 func runNative(ctx context.Context, o *NativeOptions, r *NativeReport) (err error) {
+	// Before joining: who cannot read or write must not make the others wait.
+	if o.Input != "" {
+		if _, err := npy.Stat(rankedName(o.Input, o.Worker.Rank)); err != nil {
+			return fmt.Errorf("input file: %w", err)
+		}
+	}
+	if err := canHold(rankedName(o.Output, o.Worker.Rank)); err != nil {
+		return err
+	}
 	joining, cancel := bounded(ctx, cmp.Or(o.JoinTimeout, o.Deadline))
 	waits := fmt.Sprintf("job %d at NIC %v: not all its workers have come, or the NIC does not answer", o.Worker.Job, o.Worker.NIC)
 	if o.Waiting != nil {
@@ -150,6 +159,9 @@ func runNative(ctx context.Context, o *NativeOptions, r *NativeReport) (err erro
 		if f.want != "" && f.want != f.is {
 			return fmt.Errorf("the job's %s: %s, not %s: install it so, or ask for what it is", f.name, f.is, f.want)
 		}
+	}
+	if err := files(o, r.Job.Type); err != nil {
+		return err
 	}
 	switch r.Job.Type {
 	case wire.Int32:
@@ -247,13 +259,15 @@ func reduceNative[T native.Element](ctx context.Context, o *NativeOptions, r *Na
 	if o.Output == "" {
 		return nil
 	}
-	switch v := any(out).(type) {
-	case []int32:
-		return npy.Save(o.Output, v)
-	case []float32:
-		return npy.Save(o.Output, v)
+	return npy.Save(rankedName(o.Output, o.Worker.Rank), out)
+}
+
+// files says whether a job's elements can be in a file.
+func files(o *NativeOptions, t wire.Type) error {
+	if t == wire.BFloat16 && (o.Input != "" || o.Output != "") {
+		return errors.New("the job's elements are bfloat16, which .npy files cannot hold: take random arrays and no output, or another job")
 	}
-	return fmt.Errorf("output file: only int32 and float32 can be written, not %s", r.Type)
+	return nil
 }
 
 // nativeSize is the bytes of an element in memory.
@@ -272,7 +286,7 @@ func nativeInputs[T native.Element](o *NativeOptions, r *NativeReport, n int) ([
 		var err error
 		if o.Input == "" {
 			every[rank] = randomNative[T](r.Job.Type, o.Seed, rank, n)
-		} else if every[rank], err = nativeFile[T](inputOf(o.Input, rank)); err != nil {
+		} else if every[rank], err = npy.Load[T](rankedName(o.Input, rank)); err != nil {
 			return nil, err
 		}
 		if o.Check && len(every[rank]) != len(every[0]) {
@@ -280,24 +294,6 @@ func nativeInputs[T native.Element](o *NativeOptions, r *NativeReport, n int) ([
 		}
 	}
 	return every, nil
-}
-
-func nativeFile[T native.Element](path string) ([]T, error) {
-	var v any
-	var err error
-	var zero T
-	switch any(zero).(type) {
-	case int32:
-		v, err = npy.Load[int32](path)
-	case float32:
-		v, err = npy.Load[float32](path)
-	default:
-		err = fmt.Errorf("%s: files hold int32 or float32: the job's elements are %T", path, zero)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return v.([]T), nil
 }
 
 // randomNative makes integers over their whole range, and floats from a normal distribution.
@@ -397,7 +393,7 @@ func (r *NativeReport) Table(w io.Writer) error {
 			p.printf("# %d: the results are %s\n", row.Elements, flags)
 		}
 		if r.Checked && row.Bound > 0 {
-			p.printf("# %d: largest error %.3g, bound %.3g\n", row.Elements, row.MaxErr, row.Bound)
+			p.printf("# %d: off the sum of what was sent, in order of rank, by at most %.3g, bound %.3g\n", row.Elements, row.MaxErr, row.Bound)
 		}
 	}
 	return p.err

@@ -25,7 +25,7 @@ type Options struct {
 	Input  string
 	Random []int
 	Seed   uint64
-	// Output takes the sum, the last one, as an .npy file; "" for none.
+	// Output takes the sum, the last one, as an .npy file; "{rank}" in its name stands for the rank, "" for none.
 	Output string
 	// Type is int32 or float32; "" is the file's type, and float32 for random arrays.
 	Type string
@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		o.Type = typeFloat32
 		if o.Input != "" {
 			var err error
-			if o.Type, err = typeOf(inputOf(o.Input, o.Worker.Rank)); err != nil {
+			if o.Type, err = typeOf(rankedName(o.Input, o.Worker.Rank)); err != nil {
 				return &Report{Error: err.Error()}, err
 			}
 		}
@@ -104,7 +104,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 
 func run[T npy.Element](ctx context.Context, o *Options, r *Report,
 	reduce func(*worker.Worker, context.Context, []T, []T) (worker.Stats, error), check func([]T, [][]T) worker.Check) (err error) {
-	// Read before joining: who cannot read must not make the others wait.
+	// Before joining: who cannot read or write must not make the others wait.
+	if err := canHold(rankedName(o.Output, o.Worker.Rank)); err != nil {
+		return err
+	}
 	var sources []source[T]
 	if o.Input != "" {
 		sources = append(sources, fromFiles[T](o.Input))
@@ -153,7 +156,7 @@ func run[T npy.Element](ctx context.Context, o *Options, r *Report,
 		r.Rows = append(r.Rows, row)
 	}
 	if o.Output != "" {
-		return npy.Save(o.Output, out)
+		return npy.Save(rankedName(o.Output, o.Worker.Rank), out)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 // Package npy reads and writes NumPy's array file format (versions 1.0 and 2.0)
-// for the two element types that the all-reduce carries: little-endian float32
-// ("<f4") and int32 ("<i4").
+// for the element types that all-reduces carry, little-endian: float32 ("<f4"),
+// int32 ("<i4"), and of the native protocol float64 ("<f8"), float16 ("<f2"),
+// int64 ("<i8") and int8 ("|i1"). NumPy has no bfloat16.
 //
 // Arrays of any shape are accepted and flattened in the order of the file, since
 // a sum over workers does not look at shape; the shape is kept in [Header] for

@@ -6,29 +6,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 )
 
-// Element is an element type that these files may hold.
-type Element interface{ float32 | int32 }
+// Element is an element type that these files may hold. A uint16 is the bits of a float16.
+type Element interface {
+	int32 | int64 | int8 | float32 | float64 | uint16
+}
 
-// descr gives NumPy's name of T, little-endian.
-func descr[T Element]() string {
-	var v any = *new(T)
-	if _, ok := v.(float32); ok {
-		return "<f4"
+// descr gives NumPy's name of T, little-endian, and the bytes of one.
+func descr[T Element]() (name string, size int) {
+	switch any(*new(T)).(type) {
+	case int64:
+		return "<i8", 8
+	case int8:
+		return "|i1", 1
+	case float32:
+		return "<f4", 4
+	case float64:
+		return "<f8", 8
+	case uint16:
+		return "<f2", 2
 	}
-	return "<i4"
+	return "<i4", 4
 }
 
 // step is how much is read or written at a time, in bytes: what a lying header
 // can cost.
 const step = 1 << 16
 
-// Read reads one array, flattened. The file's type must be T's ("<f4" or "<i4";
+// Read reads one array, flattened. The file's type must be T's ("<f4" for float32;
 // no conversion is made, since a silent one would change the sums): another type
 // gives an error that wraps [ErrType], a damaged file one that wraps [ErrFormat].
 // Bytes after the array are left unread.
@@ -37,43 +46,33 @@ func Read[T Element](r io.Reader) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	if want := descr[T](); h.Descr != want {
+	want, size := descr[T]()
+	if h.Descr != want {
 		return nil, fmt.Errorf("%w: the file holds %q, not %q", ErrType, h.Descr, want)
 	}
-	out := make([]T, 0, min(h.Count, step/4))
+	out := make([]T, 0, min(h.Count, step/size))
 	buf := make([]byte, step)
 	for len(out) < h.Count {
-		part := buf[:4*min(h.Count-len(out), step/4)]
-		if n, err := io.ReadFull(r, part); err != nil {
+		n := min(h.Count-len(out), step/size)
+		if got, err := io.ReadFull(r, buf[:size*n]); err != nil {
 			if err == io.EOF || err == io.ErrUnexpectedEOF {
-				return nil, fmt.Errorf("%w: %d elements promised, %d there", ErrFormat, h.Count, len(out)+n/4)
+				return nil, fmt.Errorf("%w: %d elements promised, %d there", ErrFormat, h.Count, len(out)+got/size)
 			}
-			return nil, fmt.Errorf("read element %d: %w", len(out)+n/4, err)
+			return nil, fmt.Errorf("read element %d: %w", len(out)+got/size, err)
 		}
-		out = decode(out, part)
+		k := len(out)
+		out = slices.Grow(out, n)[:k+n]
+		if _, err := binary.Decode(buf[:size*n], binary.LittleEndian, out[k:]); err != nil {
+			return nil, fmt.Errorf("element %d: %w", k, err)
+		}
 	}
 	return out, nil
 }
 
-func decode[T Element](out []T, b []byte) []T {
-	k := len(out)
-	out = slices.Grow(out, len(b)/4)[:k+len(b)/4]
-	switch s := any(out[k:]).(type) {
-	case []float32:
-		for i := range s {
-			s[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-		}
-	case []int32:
-		for i := range s {
-			s[i] = int32(binary.LittleEndian.Uint32(b[4*i:]))
-		}
-	}
-	return out
-}
-
 // Write writes v as a one-dimensional array, version 1.0.
 func Write[T Element](w io.Writer, v []T) error {
-	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", descr[T](), len(v))
+	name, size := descr[T]()
+	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", name, len(v))
 	// Magic, version, length, dictionary and a newline end on a multiple of 64.
 	total := (len(magic) + 4 + len(dict) + 1 + 63) &^ 63
 	head := make([]byte, total)
@@ -88,30 +87,19 @@ func Write[T Element](w io.Writer, v []T) error {
 	if _, err := w.Write(head); err != nil {
 		return fmt.Errorf("write .npy header: %w", err)
 	}
-	buf := make([]byte, 0, min(step, 4*len(v)))
+	buf := make([]byte, 0, min(step, size*len(v)))
 	for at := 0; at < len(v); {
-		n := min(len(v)-at, step/4)
-		buf = encode(buf[:0], v[at:at+n])
+		n := min(len(v)-at, step/size)
+		buf, err := binary.Append(buf[:0], binary.LittleEndian, v[at:at+n])
+		if err != nil {
+			return fmt.Errorf("element %d: %w", at, err)
+		}
 		if _, err := w.Write(buf); err != nil {
 			return fmt.Errorf("write .npy data at element %d: %w", at, err)
 		}
 		at += n
 	}
 	return nil
-}
-
-func encode[T Element](b []byte, v []T) []byte {
-	switch s := any(v).(type) {
-	case []float32:
-		for _, x := range s {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-		}
-	case []int32:
-		for _, x := range s {
-			b = binary.LittleEndian.AppendUint32(b, uint32(x))
-		}
-	}
-	return b
 }
 
 // ReadFloat32 reads an array of "<f4"; see [Read].
@@ -142,6 +130,20 @@ func Load[T Element](path string) ([]T, error) {
 		return nil, fmt.Errorf("%s: %w: bytes after the array", path, ErrFormat)
 	}
 	return v, nil
+}
+
+// Stat reads the header of the file at path.
+func Stat(path string) (Header, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Header{}, err
+	}
+	defer f.Close()
+	h, err := ReadHeader(bufio.NewReader(f))
+	if err != nil {
+		return Header{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return h, nil
 }
 
 // Save writes v to the file at path. A regular file appears, or is replaced, only

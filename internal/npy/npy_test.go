@@ -222,6 +222,53 @@ func TestAgainstNumPy(t *testing.T) {
 	if err != nil || !slices.Equal(back, append(slices.Clone(v), v...)) {
 		t.Fatalf("%v: %v", back, err)
 	}
+	both := func(save, same string) {
+		t.Helper()
+		script := fmt.Sprintf("import numpy as n\na=n.load(%q)\nb=%s\nassert a.dtype==b.dtype and (a==b).all(), a\nn.save(%q, b)\n", ours, same, save)
+		if out, err := exec.Command(python, "-c", script).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	for _, save := range []struct {
+		same string
+		pair func() error
+	}{
+		{"n.array([1.5,-2**60],n.float64)", pair(ours, theirs, []float64{1.5, -1 << 60})},
+		{"n.array([1.5,-65504],n.float16)", pair(ours, theirs, []uint16{0x3e00, 0xfbff})},
+		{"n.array([-2**63,7])", pair(ours, theirs, []int64{math.MinInt64, 7})},
+		{"n.array([-128,127,3],n.int8)", pair(ours, theirs, []int8{-128, 127, 3})},
+		{"n.array([-2**31],n.int32)", pair(ours, theirs, []int32{math.MinInt32})},
+	} {
+		if err := save.pair(); err != nil {
+			t.Fatal(err)
+		}
+		both(theirs, save.same)
+		if err := save.pair(); err != nil {
+			t.Errorf("%s: %v", save.same, err)
+		}
+	}
+}
+
+// pair saves v to ours, and when theirs is there reads that, which must be the same and no other type.
+func pair[T Element](ours, theirs string, v []T) func() error {
+	saved := false
+	return func() error {
+		if !saved {
+			saved = true
+			return Save(ours, v)
+		}
+		got, err := Load[T](theirs)
+		if err == nil && !slices.Equal(got, v) {
+			err = fmt.Errorf("%v, want %v", got, v)
+		}
+		if h, serr := Stat(theirs); serr != nil || h.Count != len(v) {
+			err = errors.Join(err, fmt.Errorf("%+v, %w", h, serr))
+		}
+		if _, other := Load[float32](theirs); !errors.Is(other, ErrType) {
+			err = errors.Join(err, fmt.Errorf("read as float32: %w", other))
+		}
+		return err
+	}
 }
 
 func FuzzRead(f *testing.F) {

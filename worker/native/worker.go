@@ -143,7 +143,7 @@ func (e *engine) waitsFor() string {
 		if f := e.tr.Faults(); f.Last != nil {
 			return fmt.Sprintf(": no answer from the NIC (%v)", f.Last)
 		}
-		return ": no answer from the NIC"
+		return ": no answer from the NIC, which answers only workers of a job that it has: look at the job's number and how many workers it has (gradnic show jobs), and whether the NIC answers a ping"
 	}
 	return ""
 }
