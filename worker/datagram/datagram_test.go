@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -242,6 +243,48 @@ func TestListenGroup(t *testing.T) {
 		}
 		if _, err := InterfaceOf(inet.Addr{1, 2, 3, 4}); err == nil {
 			t.Error("an interface with a foreign address")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is longer than the interface takes is not sent in fragments, which no NIC puts together: Send says so, also where it
+// would have gone with others as one message.
+func TestUDPLongerThanTheMTU(t *testing.T) {
+	lab := netlabtest.New(t, "dgrammtu")
+	ns := netlabtest.Namespace(t, lab, "a")
+	if err := ns.Do(func() error {
+		lo, err := ns.Netlink().LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		if err := ns.Netlink().LinkSetMTU(lo, 1000); err != nil {
+			return err
+		}
+		for _, segments := range []bool{false, true} {
+			u, nic := pair(t, 2000)
+			if segments {
+				if _, err := u.Segment(); err != nil {
+					return err
+				}
+			}
+			fits, long := frame(strings.Repeat("f", 972)), frame(strings.Repeat("l", 973))
+			if err := u.Send([][]byte{fits, fits, fits}); err != nil {
+				return err
+			}
+			err := u.Send([][]byte{long, long})
+			if !errors.Is(err, unix.EMSGSIZE) || !strings.Contains(err.Error(), "takes an MTU of 1001 here") {
+				t.Errorf("segments %v: %v", segments, err)
+			}
+			for range 3 {
+				buf := make([]byte, 2000)
+				_ = nic.SetReadDeadline(time.Now().Add(5 * time.Second))
+				if n, _, err := nic.ReadFromUDP(buf); n != 972 || err != nil {
+					t.Errorf("segments %v: %d bytes, %v", segments, n, err)
+				}
+			}
 		}
 		return nil
 	}); err != nil {

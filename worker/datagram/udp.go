@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
+
+	"gradnic/wire/inet"
 )
 
 // UDP is a Transport over a UDP socket that is connected to the NIC, so that the kernel passes nothing from anyone else.
@@ -34,6 +36,9 @@ func (anonymous) SetLinger(int) error { return errors.ErrUnsupported }
 // socketBuffer is asked for both ways: a burst of results must fit, each with the kernel's own overhead.
 const socketBuffer = 4 << 20
 
+// ipUDPLen is what the kernel puts in front of a payload, and an MTU has to have room for.
+const ipUDPLen = inet.IPv4Len + inet.UDPLen
+
 // NewUDP connects a socket to the NIC and takes it over. room is the longest payload that may come; a longer one is cut
 // to one byte more.
 func NewUDP(conn *net.UDPConn, nic Endpoint, room int) (*UDP, error) {
@@ -45,6 +50,10 @@ func NewUDP(conn *net.UDPConn, nic Endpoint, room int) (*UDP, error) {
 	var opErr error
 	if err := raw.Control(func(fd uintptr) {
 		opErr = unix.Connect(int(fd), &unix.SockaddrInet4{Addr: nic.IP, Port: int(nic.Port)})
+		// A NIC puts no fragments together: what is longer than the interface takes is an error of Send.
+		if err := unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_INTERFACE); opErr == nil {
+			opErr = err
+		}
 		if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBuffer) != nil {
 			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer) // as much as is allowed
 		}
@@ -110,6 +119,9 @@ func (t *UDP) Send(frames [][]byte) error {
 				t.sendFaults.Add(1)
 				t.note(err)
 				sent++ // the one that failed counts as lost
+			case errors.Is(err, unix.EMSGSIZE):
+				return fmt.Errorf("send to the NIC: %w: it takes an MTU of %d here, at the NIC and in between, or a job of fewer elements a packet",
+					err, len(ms[sent].Buffers[0])+ipUDPLen)
 			default:
 				return fmt.Errorf("send to the NIC: %w", err)
 			}
