@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"gradnic/control/config"
 )
 
 // Exit statuses of the process.
@@ -62,6 +64,7 @@ func newRootCmd() *cobra.Command {
 		Args:              noSuchVerb,
 		RunE:              needVerb,
 	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return config.Plain(err) })
 	for _, verb := range verbs {
 		root.AddCommand(verb())
 	}

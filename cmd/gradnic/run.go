@@ -147,7 +147,7 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.Pprof, "pprof", false, "show Go's profiles at the metrics address too")
 	f.DurationVar(&o.StopTimeout, "stop-timeout", daemon.DefaultStopTimeout, "how long stopping may take")
 	f.StringVar(&r.logFormat, "log", "text", "form of the log on standard error: text or json")
-	f.Var(textFlag{func(s string) error { return r.logLevel.UnmarshalText([]byte(s)) }, func() string { return strings.ToLower(r.logLevel.String()) }, "level"},
+	f.Var(textFlag{func(s string) error { return parseLevel(s, &r.logLevel) }, func() string { return strings.ToLower(r.logLevel.String()) }, "level"},
 		"log-level", "least level of the log: debug, info, warn or error")
 }
 
@@ -214,6 +214,13 @@ func parseMode(s string) (xdp.Mode, error) {
 		}
 	}
 	return 0, fmt.Errorf("%q: legal are auto, native, generic", s)
+}
+
+func parseLevel(s string, level *slog.Level) error {
+	if level.UnmarshalText([]byte(s)) != nil {
+		return fmt.Errorf("%q: legal are debug, info, warn, error", s)
+	}
+	return nil
 }
 
 func newLogger(cmd *cobra.Command, format string, level slog.Leveler) *slog.Logger {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -64,15 +65,34 @@ func Read(name string, r io.Reader, flags *pflag.FlagSet, exclude ...string) err
 			}
 			for _, v := range s.values {
 				if err := list.Append(v); err != nil {
-					return s.errorf(name, "%s: %v", s.key, err)
+					return s.errorf(name, "%s: %v", s.key, Plain(err))
 				}
 			}
 		} else if err := f.Value.Set(s.values[0]); err != nil {
-			return s.errorf(name, "%s: %v", s.key, err)
+			return s.errorf(name, "%s: %v", s.key, Plain(err))
 		}
 		f.Changed = true
 	}
 	return nil
+}
+
+// Plain says what is wrong with a value that was to be a number or true or false in words for who has written it, not in
+// those of Go's strconv. Other errors stay as they are.
+func Plain(err error) error {
+	var n *strconv.NumError
+	if !errors.As(err, &n) {
+		return err
+	}
+	why := fmt.Sprintf("%q is not a number", n.Num)
+	switch {
+	case n.Func == "ParseBool":
+		why = fmt.Sprintf("%q is neither true nor false", n.Num)
+	case errors.Is(n, strconv.ErrRange):
+		why = fmt.Sprintf("%q is too large or too small", n.Num)
+	case strings.HasPrefix(n.Num, "-") && n.Func == "ParseUint":
+		why = fmt.Sprintf("%q is not a number from 0 up", n.Num)
+	}
+	return errors.New(strings.Replace(err.Error(), n.Error(), why, 1))
 }
 
 // keys are the names of the flags that may stand in a file.

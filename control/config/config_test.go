@@ -84,21 +84,23 @@ func TestCommandLineWins(t *testing.T) {
 // Each error says file, line and column, and a file with a wrong key sets nothing.
 func TestReadRefuses(t *testing.T) {
 	for text, says := range map[string]string{
-		"ip: 1.2.3.4\nlames: 2\n":   `f.yaml:2:1: "lames" is not a key: did you mean lanes?`,
-		"hugepages: true\n":         "did you mean huge-pages?",
-		"prot: eth1\n":              "did you mean port?", // neighbours swapped: drop is not nearer
-		"qqqqqqqq: 1\n":             "print-config shows all",
-		"config: x\n":               `"config" is not a key`,
-		"lanes: many\n":             "f.yaml:1:1: lanes: ",
-		"lanes: [1, 2]\n":           "lanes has one value, not a list",
-		"lanes:\n  a: 1\n":          "f.yaml:1:1: lanes: neither a value nor a list",
-		"lanes:\n":                  "neither a value nor a list",
-		"cpus: [1, two]\n":          "cpus: ",
-		"cpus: [[1]]\n":             "not a single value",
-		"lanes: 1\nlanes: 2\n":      "f.yaml:2:1: ",
-		"- lanes\n":                 "KEY: VALUE",
-		"lanes: 1\n---\nlanes: 2\n": "2 documents",
-		"a: [1\n":                   "f.yaml:1:",
+		"ip: 1.2.3.4\nlames: 2\n":       `f.yaml:2:1: "lames" is not a key: did you mean lanes?`,
+		"hugepages: true\n":             "did you mean huge-pages?",
+		"prot: eth1\n":                  "did you mean port?", // neighbours swapped: drop is not nearer
+		"qqqqqqqq: 1\n":                 "print-config shows all",
+		"config: x\n":                   `"config" is not a key`,
+		"lanes: many\n":                 `f.yaml:1:1: lanes: "many" is not a number`,
+		"lanes: 1e99\n":                 `lanes: "1e99" is not a number`,
+		"lanes: 99999999999999999999\n": `lanes: "99999999999999999999" is too large`,
+		"lanes: [1, 2]\n":               "lanes has one value, not a list",
+		"lanes:\n  a: 1\n":              "f.yaml:1:1: lanes: neither a value nor a list",
+		"lanes:\n":                      "neither a value nor a list",
+		"cpus: [1, two]\n":              `cpus: "two" is not a number`,
+		"cpus: [[1]]\n":                 "not a single value",
+		"lanes: 1\nlanes: 2\n":          "f.yaml:2:1: ",
+		"- lanes\n":                     "KEY: VALUE",
+		"lanes: 1\n---\nlanes: 2\n":     "2 documents",
+		"a: [1\n":                       "f.yaml:1:",
 	} {
 		v := newValues()
 		err := v.read(text)

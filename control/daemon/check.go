@@ -26,21 +26,40 @@ func Check(o Options) error {
 	if err := o.TLS.check(); err != nil {
 		return err
 	}
-	for _, address := range switchMLAddresses(o.SwitchML) {
-		if strings.HasPrefix(address, "unix:") {
-			continue
-		}
-		if _, err := switchMLAddress(address); err != nil {
-			return fmt.Errorf("SwitchML controller: %w", err)
-		}
+	if err := checkSwitchML(o.SwitchML); err != nil {
+		return fmt.Errorf("SwitchML controller: %w", err)
+	}
+	if o.SwitchML == "" && len(o.SwitchMLWorkers) > 0 {
+		return errors.New("SwitchML controller: workers are named, and it is off: say where it is with switchml")
 	}
 	if o.Metrics != "" {
 		if err := checkMetrics(o.Metrics); err != nil {
 			return fmt.Errorf("metrics: %w", err)
 		}
+	} else if o.Pprof {
+		return errors.New("pprof: it is shown where the metrics are, and they are off: say where with metrics")
 	}
 	if o.SwitchMLSlots < 0 || o.SwitchMLSlots > dataplane.MaxSlots {
 		return fmt.Errorf("SwitchML controller: %d slots: legal are 1 to %d", o.SwitchMLSlots, dataplane.MaxSlots)
+	}
+	return nil
+}
+
+// checkSwitchML refuses addresses of the controller that nothing can listen on.
+func checkSwitchML(addresses string) error {
+	seen := map[string]bool{}
+	for _, given := range switchMLAddresses(addresses) {
+		address := given
+		if !strings.HasPrefix(given, "unix:") {
+			var err error
+			if address, err = switchMLAddress(given); err != nil {
+				return err
+			}
+		}
+		if seen[address] && !strings.HasSuffix(address, ":0") { // 0 is another port each time
+			return fmt.Errorf("address %q is there twice", given)
+		}
+		seen[address] = true
 	}
 	return nil
 }

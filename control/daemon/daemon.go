@@ -376,8 +376,17 @@ func checkMetrics(address string) error {
 	if strings.HasPrefix(address, "unix:") {
 		return nil
 	}
-	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil || port == "" {
 		return fmt.Errorf("address %q: write HOST:PORT or unix:PATH", address)
+	}
+	return checkPort(address, port)
+}
+
+// checkPort refuses a TCP port that is neither a number nor the name of a service.
+func checkPort(address, port string) error {
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("address %q: the port is not a number from 0 to 65535", address)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"gradnic/control"
 	apiv1 "gradnic/control/api/v1"
+	"gradnic/control/switchml"
 	"gradnic/dataplane"
 	"gradnic/internal/privilege"
 	"gradnic/wire/inet"
@@ -202,6 +203,31 @@ func TestSwitchMLAddress(t *testing.T) {
 }
 
 // Sessions that no worker could begin are refused before anything is opened, by Check and by Run.
+// What no machine could do is said by Check, before anything starts.
+func TestAddressesAreChecked(t *testing.T) {
+	for says, change := range map[string]func(*Options){
+		`metrics: address "127.0.0.1:99999": the port is not`: func(o *Options) { o.Metrics = "127.0.0.1:99999" },
+		`TLS: address "127.0.0.1:-1": the port is not`:        func(o *Options) { o.TLS.Listen = "127.0.0.1:-1" },
+		`address "10.1.0.1:50099" is there twice`:             func(o *Options) { o.SwitchML = "10.1.0.1,10.1.0.1:50099" },
+		`address "unix:/a" is there twice`:                    func(o *Options) { o.SwitchML = "unix:/a,unix:/a" },
+		"workers are named, and it is off": func(o *Options) {
+			o.SwitchML, o.SwitchMLWorkers = "", []switchml.Worker{{MAC: inet.MAC{2}, IP: inet.Addr{10, 50, 0, 1}}}
+		},
+		"pprof: it is shown where the metrics are": func(o *Options) { o.Metrics, o.Pprof = "", true },
+	} {
+		o := options(t)
+		change(&o)
+		if err := Check(o); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	o := options(t)
+	o.SwitchML = "127.0.0.1:0,127.0.0.1:0,127.0.0.1:50099,127.0.0.2"
+	if err := Check(o); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSessionsInKernelAreChecked(t *testing.T) {
 	netdevs := func(o *Options, names ...string) {
 		o.Ports = nil

@@ -29,8 +29,12 @@ func (t TLS) check() error {
 		}
 		return nil
 	}
-	if _, _, err := net.SplitHostPort(t.Listen); err != nil {
+	_, port, err := net.SplitHostPort(t.Listen)
+	if err != nil {
 		return fmt.Errorf("TLS: address %q: write HOST:PORT", t.Listen)
+	}
+	if err := checkPort(t.Listen, port); err != nil {
+		return fmt.Errorf("TLS: %w", err)
 	}
 	if _, err := t.Server(); err != nil {
 		return fmt.Errorf("TLS: %w", err)
