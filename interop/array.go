@@ -136,7 +136,7 @@ const replayBatch = 32
 
 // replay sends the recorded requests of NAME-w0.pcap, NAME-w1.pcap ... in time order and expects each worker's recorded
 // replies, byte for byte and in order. The files were cut: there may be more replies in the end.
-func (x *caseRun) replay(name string) error {
+func (x *caseRun) replay(name string) (err error) {
 	dir := x.sc.o.Captures
 	if dir == "" {
 		return fmt.Errorf("%w: no folder of captures was given", errUnsupported)
@@ -166,10 +166,16 @@ func (x *caseRun) replay(name string) error {
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return a.time.Compare(b.time) })
 	got := make([][][]byte, len(want))
+	turns := make([]map[uint64][]uint64, len(want))
+	for r := range turns {
+		turns[r] = map[uint64][]uint64{}
+	}
+	defer func() { err = errors.Join(err, x.complete(turns)) }()
 	for i, s := range steps {
 		if err := x.put(s.frame, fmt.Sprintf("recorded, worker %d", s.worker)); err != nil {
 			return err
 		}
+		x.turn(turns[s.worker], s.frame)
 		if (i+1)%replayBatch != 0 && i+1 < len(steps) {
 			continue
 		}
@@ -196,6 +202,46 @@ func (x *caseRun) replay(name string) error {
 		}
 	}
 	return nil
+}
+
+// turn notes which set of which slot a recorded request is for, unless it is what the worker has sent last.
+func (x *caseRun) turn(turns map[uint64][]uint64, frame []byte) {
+	l := x.sc.s.named
+	slot, set := l.Field("slot"), l.Field("set")
+	if slot == nil || set == nil || len(frame) < l.Base()+l.Header {
+		return
+	}
+	k, v := slot.Get(frame, l.Base()), set.Get(frame, l.Base())
+	if t := turns[k]; len(t) == 0 || t[len(t)-1] != v {
+		turns[k] = append(t, v)
+	}
+}
+
+// complete sends what the recording, which was cut, leaves out: the packets of workers that are behind the others in a slot.
+// Otherwise the slot stays half done, and no packet that a later run begins with can bring it to a known state.
+func (x *caseRun) complete(turns []map[uint64][]uint64) error {
+	late := 0
+	for slot := range uint64(x.sc.o.Slots) {
+		var all []uint64 // of the worker that is ahead
+		for r := range turns {
+			if t := turns[r][slot]; len(t) > len(all) {
+				all = t
+			}
+		}
+		for r := range turns {
+			for _, set := range all[min(len(turns[r][slot]), len(all)):] {
+				if err := x.send(&Frame{From: &r, Fields: map[string]any{"slot": int(slot), "set": int(set)}, Values: &Values{}}); err != nil {
+					return fmt.Errorf("after the recording: %w", err)
+				}
+				late++
+			}
+		}
+	}
+	if late == 0 {
+		return nil
+	}
+	_, err := x.collect(late * x.sc.o.workers())
+	return err
 }
 
 // sort takes what the card sent to the workers that it is for.
