@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -235,26 +234,18 @@ func (s *Socket) setOptions(o *SocketOptions) error {
 
 // bind binds, waiting for a queue that is just being let go.
 func (s *Socket) bind(o *SocketOptions) error {
-	until := time.Now().Add(o.BindTimeout)
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		err := s.bindOnce(o)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, unix.EBUSY):
-			if time.Now().Add(pause).After(until) {
-				return fmt.Errorf("bind: another AF_XDP socket holds the queue (waited %v): stop its process, which ss --xdp -p names: %w", max(0, o.BindTimeout), err)
-			}
-			time.Sleep(pause)
-		case o.ForceZeroCopy && errors.Is(err, unix.EOPNOTSUPP):
-			return fmt.Errorf("bind: the driver has no zero-copy: %w", err)
-		case errors.Is(err, unix.EINVAL) && o.MultiBuffer && !s.umem.shared.fixed:
-			return fmt.Errorf("bind: %w (multi-buffer sockets need Linux 6.6; or no such queue? see ethtool -l)", err)
-		case errors.Is(err, unix.EINVAL):
-			return fmt.Errorf("bind: %w (no such queue? see ethtool -l)", err)
-		default:
-			return fmt.Errorf("bind: %w", err)
-		}
+	err := whenLetGo(o.BindTimeout, o.letGo, func() error { return s.bindOnce(o) }, func() (bool, error) { return queueHeld(o.IfIndex, o.Queue) })
+	switch {
+	case err == nil:
+		return nil
+	case o.ForceZeroCopy && errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("bind: the driver has no zero-copy: %w", err)
+	case errors.Is(err, unix.EINVAL) && o.MultiBuffer && !s.umem.shared.fixed:
+		return fmt.Errorf("bind: %w (multi-buffer sockets need Linux 6.6; or no such queue? see ethtool -l)", err)
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("bind: %w (no such queue? see ethtool -l)", err)
+	default:
+		return fmt.Errorf("bind: %w", err)
 	}
 }
 
@@ -292,7 +283,7 @@ func (s *Socket) bindOnce(o *SocketOptions) error {
 // ProbeZeroCopy tells whether a queue can be bound in zero-copy mode, by doing so for
 // a moment with a UMEM of its own. A driver without zero-copy refuses at once, and
 // nothing was touched; a driver with it sets up the queue twice. A queue that is
-// held by another socket is an error after 2 s.
+// held by another socket is an error after BindTimeout's default.
 func ProbeZeroCopy(ifindex, queue int) (bool, error) {
 	zc, err := probe(SocketOptions{IfIndex: ifindex, Queue: queue})
 	if err != nil {
@@ -303,7 +294,7 @@ func ProbeZeroCopy(ifindex, queue int) (bool, error) {
 
 func probe(o SocketOptions) (bool, error) {
 	o = SocketOptions{
-		IfIndex: o.IfIndex, Queue: o.Queue, BindTimeout: o.BindTimeout, ForceZeroCopy: true,
+		IfIndex: o.IfIndex, Queue: o.Queue, BindTimeout: o.BindTimeout, letGo: o.letGo, ForceZeroCopy: true,
 		FillSize: MinRing, RxSize: MinRing, TxSize: MinRing, CompletionSize: MinRing, TxBudget: -1,
 	}
 	if err := o.check(2); err != nil {

@@ -20,7 +20,6 @@ const (
 
 	defaultRing     = 2048
 	maxDefaultFill  = 1 << 16
-	defaultBind     = 2 * time.Second
 	defaultTxBudget = 256
 	kernelTxBudget  = 32 // TX_BATCH_SIZE, what the kernel has without the option
 )
@@ -67,9 +66,11 @@ type SocketOptions struct {
 	BusyPoll BusyPoll
 
 	// BindTimeout bounds the wait for a queue that another socket holds (EBUSY):
-	// the kernel lets go of a closed socket's queue some milliseconds late. Zero
-	// means 2 s, negative means not to wait.
+	// the kernel lets go of a closed socket's queue some milliseconds late, on a
+	// busy machine seconds. Zero means 2 s where a living socket of the namespace is
+	// seen to have the queue, else 15 s; negative means not to wait.
 	BindTimeout time.Duration
+	letGo       time.Duration // BindTimeout where no living socket is seen to have the queue; set by check
 }
 
 // Socket is one AF_XDP socket with its four rings. All methods but Close,
@@ -167,8 +168,11 @@ func (o *SocketOptions) check(chunks int) error {
 	if o.BusyPoll.Budget == 0 {
 		o.BusyPoll.Budget = 64
 	}
-	if o.BindTimeout == 0 {
-		o.BindTimeout = defaultBind
+	switch {
+	case o.BindTimeout == 0:
+		o.BindTimeout, o.letGo = defaultBind, letGoBind
+	case o.letGo == 0:
+		o.letGo = o.BindTimeout
 	}
 	return nil
 }

@@ -102,6 +102,7 @@ func TestOpenAndCloseTheSameQueue(t *testing.T) {
 	r := newRig(t, 1, 0)
 	u := r.umem(UMEMOptions{Chunks: 64, ChunkSize: 2048})
 	own := r.umem(UMEMOptions{Chunks: 64, ChunkSize: 2048, NoAnchor: true})
+	late := 0
 	for i := range 50 {
 		// Alternately on the anchor's registration and on one that goes with the socket.
 		from := []*UMEM{u, own}[i%2]
@@ -110,12 +111,16 @@ func TestOpenAndCloseTheSameQueue(t *testing.T) {
 		if err != nil {
 			t.Fatalf("open %d: %v", i, err)
 		}
-		if d := time.Since(start); d > 2*time.Second {
-			t.Errorf("open %d took %v", i, d)
+		if time.Since(start) > defaultBind {
+			late++
 		}
 		if err := errors.Join(s.Close(), s.Close()); err != nil {
 			t.Fatalf("close %d: %v", i, err)
 		}
+	}
+	// On a busy machine the kernel may let go of one so late, not of many.
+	if late > 5 {
+		t.Errorf("%d of 50 took more than %v", late, defaultBind)
 	}
 }
 
@@ -130,7 +135,7 @@ func TestHeldQueueFailsByName(t *testing.T) {
 	if !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "open queue 0 of port") || !strings.Contains(err.Error(), "another AF_XDP socket holds the queue") {
 		t.Errorf("error: %v", err)
 	}
-	if d := time.Since(start); d > defaultBind {
+	if d := time.Since(start); d > letGoBind/2 {
 		t.Errorf("took %v", d)
 	}
 	if _, err := openIn(r.nic, u, SocketOptions{IfIndex: r.nicIf, Queue: 7, ForceCopy: true}); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "no such queue") {
