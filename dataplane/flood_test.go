@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -120,6 +121,9 @@ func (b *blaster) settle() (sent uint64) {
 func (b *blaster) flood() (count *atomic.Uint64, stop func() (sent uint64)) {
 	count = new(atomic.Uint64)
 	quit, done := make(chan struct{}), make(chan error, 1)
+	end := sync.OnceValue(func() error { close(quit); return <-done })
+	// A test that fails before it stops the flood must not leave it to the tests after it.
+	b.t.Cleanup(func() { _ = end() })
 	go func() {
 		for {
 			select {
@@ -139,8 +143,7 @@ func (b *blaster) flood() (count *atomic.Uint64, stop func() (sent uint64)) {
 	}()
 	return count, func() uint64 {
 		b.t.Helper()
-		close(quit)
-		if err := <-done; err != nil {
+		if err := end(); err != nil {
 			b.t.Fatal(err)
 		}
 		return b.settle()

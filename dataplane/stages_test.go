@@ -62,11 +62,15 @@ func TestStages(t *testing.T) {
 // An idle lane sleeps, and the share that it slept grows although it publishes nothing.
 func TestLaneTimeIdle(t *testing.T) {
 	n, _ := memNIC(t, testConfig(), 1)
-	time.Sleep(20 * time.Millisecond)
-	a := n.Snapshot().Lanes[0].Time
-	time.Sleep(20 * time.Millisecond)
-	b := n.Snapshot().Lanes[0].Time
-	if b.Sleep-a.Sleep < 19*time.Millisecond || b.Share(b.Sleep) < 0.5 || b.Busy != a.Busy {
-		t.Errorf("%+v, then %+v", a, b)
+	var a, b LaneTime
+	for range 100 { // a lane that the machine does not let run does not come to sleep
+		time.Sleep(20 * time.Millisecond)
+		a = n.Snapshot().Lanes[0].Time
+		time.Sleep(20 * time.Millisecond)
+		b = n.Snapshot().Lanes[0].Time
+		if b.Sleep-a.Sleep >= 19*time.Millisecond && b.Share(b.Sleep) >= 0.5 && b.Busy == a.Busy {
+			return
+		}
 	}
+	t.Errorf("%+v, then %+v", a, b)
 }
