@@ -43,6 +43,8 @@ type netdev struct {
 	queues  int
 	program func() uint32 // its id, 0: not known; nil: none
 	room    int           // bytes of the longest frame that the sockets take
+	needs   int           // and of the longest that a job has, 0: none
+	needsIt string        // which job
 }
 
 // facts are what a linkWatch sees.
@@ -169,9 +171,15 @@ func (s *supervisor) run(ctx context.Context) {
 	}
 }
 
+func (s *supervisor) look(w *watched) (facts, error) {
+	was := w.port.open.netdev
+	was.needs, was.needsIt = s.nic.longestOn(w.port.index)
+	return w.watch.look(was)
+}
+
 // tend looks at one port and does what is to be done.
 func (s *supervisor) tend(w *watched) {
-	f, err := w.watch.look(w.port.open.netdev)
+	f, err := s.look(w)
 	if err != nil {
 		s.complain(w, fmt.Errorf("look at the netdev: %w", err))
 		return
@@ -207,7 +215,7 @@ func (s *supervisor) tend(w *watched) {
 	s.nic.cfg.Logger.Info("port rebuilt", "port", w.port.name, "after", time.Since(w.since).Round(time.Millisecond))
 	w.since, w.retry = time.Time{}, time.Time{}
 	// What was seen before was judged by sockets that were not there.
-	if f, err = w.watch.look(w.port.open.netdev); err != nil || !f.exists || f.rebuild != "" {
+	if f, err = s.look(w); err != nil || !f.exists || f.rebuild != "" {
 		return // it has changed again: the next tick says how
 	}
 	if f.why != "" {

@@ -61,6 +61,7 @@ type job struct {
 	spec   JobSpec
 	lanes  []*laneJob
 	summed *summed // nil: the lanes add up
+	frame  int     // bytes of its longest frame, 0: not known
 }
 
 // join records where a worker's first frame came from. It may allocate: it happens once a worker.
@@ -215,7 +216,7 @@ func (n *NIC) installJob(s JobSpec) error {
 	if err != nil {
 		return invalid(err)
 	}
-	j := &job{spec: s, lanes: lanes}
+	j := &job{spec: s, lanes: lanes, frame: n.frameOf(&s)}
 	if s.InKernel {
 		if j.summed, err = n.installSummed(&s); err != nil {
 			return err

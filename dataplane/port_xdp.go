@@ -221,7 +221,7 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 		return nil, errors.Join(err, o.close())
 	}
 	open := &openPort{
-		depth: depth, netdev: netdev{o.ifindex, n, o.steering.ProgramID, e.longest},
+		depth: depth, netdev: netdev{index: o.ifindex, queues: n, program: o.steering.ProgramID, room: e.longest},
 		mode: o.steering.Mode().String(), zeroCopy: o.sockets[0].ZeroCopy(), sockets: o.sockets[0].Mode().String(),
 		attach: func() error { return o.attach(e.serviceUDP()) }, serve: o.serve, detach: o.detach, close: o.close, statistics: o.statistics, perQueue: o.perQueue, steering: o.steering.Counters,
 		budgets: o.steering.SetBudgets, spent: o.steering.Spent, answer: o.steering.SetAnswer, sums: o.steering.SetSums, accounts: o.steering.Accounts,

@@ -78,6 +78,9 @@ func (w *xdpWatch) look(was netdev) (facts, error) {
 		f.why = fmt.Sprintf("interface %s has no carrier", name)
 	case a.MTU+inet.EthernetLen > was.room:
 		f.note = fmt.Sprintf("interface %s: MTU %d makes frames of %d bytes, the sockets take %d", name, a.MTU, a.MTU+inet.EthernetLen, was.room)
+	case a.MTU+inet.EthernetLen < was.needs: // they get lost before they are counted
+		f.note = fmt.Sprintf("interface %s: MTU %d makes frames of %d bytes, job %s has longer ones, of %d (ip link set %s mtu %d, or install it with fewer elements)",
+			name, a.MTU, a.MTU+inet.EthernetLen, was.needsIt, was.needs, name, was.needs-inet.EthernetLen)
 	}
 	want, err := w.spec.queuesOf(have)
 	switch {
