@@ -97,7 +97,8 @@ func startAllGather[T Element](w *Worker, dst, src []T) (*Pending, error) {
 	return place(w, dst, src, mine)
 }
 
-// Broadcast gives every worker root's array. The rest is as for [AllGather].
+// Broadcast gives every worker root's array. All workers must name the same root, as they must make the same calls: the NIC sees
+// lengths only, and of two roots everybody gets the sum. The rest is as for [AllGather].
 func Broadcast[T Element](ctx context.Context, w *Worker, buf []T, root int) (Stats, error) {
 	p, err := startBroadcast(w, buf, root)
 	return wait(ctx, p, err, "broadcast")
