@@ -187,6 +187,7 @@ type nativeState struct {
 type lead struct {
 	co    *recovery.Coordinator
 	given []bool // ranks whose station the job's specification names
+	said  int64  // when the log last said that two stations ask for one rank
 }
 
 func randomEpoch() uint32 {

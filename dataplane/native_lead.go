@@ -2,10 +2,12 @@ package dataplane
 
 import (
 	"encoding/binary"
+	"time"
 
 	"gradnic/aggregation"
 	"gradnic/aggregation/recovery"
 	"gradnic/multicast"
+	"gradnic/wire/inet"
 	"gradnic/wire/native"
 )
 
@@ -77,7 +79,9 @@ func (l *lane) admitStation(j *laneJob, i int, life uint32) bool {
 	x := j.native
 	m, known := j.group.Member(rank)
 	if known && (m.MAC != mac || m.IP != ip) {
-		if x.lead.given[rank] || life != 0 || x.reply == recovery.Go {
+		refuse := x.lead.given[rank] || life != 0 || x.reply == recovery.Go
+		l.sayStations(j, &m, mac, ip, refuse)
+		if refuse {
 			return false
 		}
 		known = false // it was learned, of a worker that is gone
@@ -107,6 +111,20 @@ func (l *lane) admitStation(j *laneJob, i int, life uint32) bool {
 		})
 	}
 	return true
+}
+
+// sayEvery is how often a job's log may say that stations have the same rank: each of them asks several times a second.
+const sayEvery = int64(time.Second)
+
+// sayStations logs that a second station asks for a rank: a worker that has moved, or two that were given the same rank.
+func (l *lane) sayStations(j *laneJob, has *multicast.Member, mac inet.MAC, ip inet.Addr, refused bool) {
+	d := j.native.lead
+	if d.said != 0 && l.now-d.said < sayEvery {
+		return
+	}
+	d.said = l.now
+	l.log.Warn("native job: another station asks for a rank", "job", j.name, "rank", has.Rank, "had", has.MAC.String()+" "+has.IP.String(),
+		"asks", mac.String()+" "+ip.String(), "refused", refused)
 }
 
 // learned reports whether a member's port was not given but taken from its frames.

@@ -13,7 +13,10 @@ import (
 )
 
 func TestNativeRefusals(t *testing.T) {
-	n, ws := nativeJob(t, testConfig(), JobSpec{Workers: 2, Slots: 4, Members: members(2, false)})
+	var log logLines
+	cfg := testConfig()
+	cfg.Logger = log.logger()
+	n, ws := nativeJob(t, cfg, JobSpec{Workers: 2, Slots: 4, Members: members(2, false)})
 	w := ws[0]
 	ok := le32(1, 2, 3, 4)
 	header := func(h native.Header, b []byte) []byte { h.Epoch = w.epoch; return w.frame(h, b) }
@@ -46,13 +49,39 @@ func TestNativeRefusals(t *testing.T) {
 			t.Errorf("%s: drops %v, before %v", c.reason, after.Total.Drops, before.Drops)
 		}
 	}
-	// Another station cannot take a rank.
+	// Another station cannot take a rank, and the log says who asked, but not each time.
 	thief := *w
 	f := thief.frame(native.Header{Kind: native.Report}, []byte{0, 0, 0, 0, 0, 0, 0, 1})
 	f[11]++
-	mustSend(t, w.port, f)
-	w.notice(native.Refused)
+	const times = 50
+	for range times {
+		mustSend(t, w.port, f)
+		w.notice(native.Refused)
+	}
+	if said := log.with("another station asks for a rank", "rank=0", "refused=true"); len(said) == 0 || len(said) == times {
+		t.Errorf("asked %d times, said %q", times, said)
+	}
 	silent(t, ws[0].port, ws[1].port)
+	check(t, n)
+}
+
+// Before all have come the last station that asks has a rank. Two that were given the same one are told by the log.
+func TestNativeOneRankTwice(t *testing.T) {
+	var log logLines
+	cfg := testConfig()
+	cfg.Logger = log.logger()
+	n, mem := memNIC(t, cfg, 2)
+	install(t, n, JobSpec{Name: "j", Protocol: ProtocolNative, Workers: 2, Elements: 4, Slots: 4})
+	w := &nativeWorker{t: t, port: mem[0]}
+	w.report(0, 4)
+	w.notice(native.Waiting)
+	f := w.frame(native.Header{Kind: native.Report}, []byte{0, 0, 0, 0, 0, 0, 0, 1})
+	f[11]++
+	mustSend(t, w.port, f)
+	w.notice(native.Waiting)
+	if said := log.with("another station asks for a rank", "job=j rank=0", "refused=false"); len(said) != 1 {
+		t.Errorf("said %q", said)
+	}
 	check(t, n)
 }
 
