@@ -269,3 +269,13 @@ func TestInputs(t *testing.T) {
 		t.Errorf("%d %v %v", len(mine), every, err)
 	}
 }
+
+// Wrong sums of a job that was used before name the cause, which nothing else shows.
+func TestWrongSumsWithoutAController(t *testing.T) {
+	if err := wrongSums(7, ""); !strings.Contains(err.Error(), "7 elements of the sums are wrong: without a controller a job is for one run") {
+		t.Error(err)
+	}
+	if err := wrongSums(7, "10.1.0.1"); err.Error() != "7 elements of the sums are wrong" {
+		t.Error(err)
+	}
+}

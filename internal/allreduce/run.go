@@ -93,13 +93,21 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		})
 	}
 	if err == nil && r.wrong() > 0 {
-		err = fmt.Errorf("%d elements of the sums are wrong", r.wrong())
+		err = wrongSums(r.wrong(), o.Worker.Controller)
 	}
 	if err != nil {
 		r.Error = err.Error()
 	}
 	r.OK = err == nil
 	return r, err
+}
+
+// wrongSums is the error of sums that are not what they should be.
+func wrongSums(n int64, controller string) error {
+	if controller == "" { // nobody has said to the NIC where this run begins
+		return fmt.Errorf("%d elements of the sums are wrong: without a controller a job is for one run of its workers, or its slots are not where they begin (gradnic remove job, install job)", n)
+	}
+	return fmt.Errorf("%d elements of the sums are wrong", n)
 }
 
 func run[T npy.Element](ctx context.Context, o *Options, r *Report,
