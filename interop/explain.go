@@ -2,6 +2,7 @@ package interop
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"gradnic/wire/inet"
@@ -14,7 +15,11 @@ const maxExplained = 3
 // explain says what is missing and what came instead: by field, then byte by byte.
 func (sc *scope) explain(missing []*built, got [][]byte) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d frames are missing, %d came that should not", len(missing), len(got))
+	are := "frames are"
+	if len(missing) == 1 {
+		are = "frame is"
+	}
+	fmt.Fprintf(&b, "%d %s missing, %d came that should not", len(missing), are, len(got))
 	for i, w := range missing {
 		if i == maxExplained {
 			fmt.Fprintf(&b, "\n... and %d more missing", len(missing)-i)
@@ -22,11 +27,12 @@ func (sc *scope) explain(missing []*built, got [][]byte) string {
 		}
 		k := sc.nearest(w, got)
 		if k < 0 {
-			fmt.Fprintf(&b, "\nmissing (%s): %s", w.what, sc.describe(w.frame))
+			fmt.Fprintf(&b, "\nmissing (%s): %s", w.what, sc.describe(w.frame, w.body))
 			continue
 		}
 		fmt.Fprintf(&b, "\ndiffers (%s):", w.what)
 		sc.difference(&b, w, got[k])
+		b.WriteString(sc.past.copyOf(got[k]))
 		got = append(append([][]byte(nil), got[:k]...), got[k+1:]...)
 	}
 	for i, f := range got {
@@ -34,26 +40,27 @@ func (sc *scope) explain(missing []*built, got [][]byte) string {
 			fmt.Fprintf(&b, "\n... and %d more that should not", len(got)-i)
 			break
 		}
-		fmt.Fprintf(&b, "\nunexpected, %d bytes: %s\n%s", len(f), sc.describe(f), hexDump(f, nil, nil))
+		fmt.Fprintf(&b, "\nunexpected, %d bytes: %s\n%s%s", len(f), sc.describe(f, sc.bodyOf(f)), hexDump(f, nil, nil), sc.past.copyOf(f))
 	}
 	return b.String()
 }
 
-// nearest is the frame that is most like the one that is missing: to the same station, then with the fewest bytes
-// that differ.
+// nearest is the frame that is most like the one that is missing, with the fewest bytes that differ: any one to the same
+// station, or one that only has gone to another station, or differs little otherwise.
 func (sc *scope) nearest(w *built, got [][]byte) int {
+	const little = 16 // bytes
 	best, least := -1, 1<<30
 	for i, f := range got {
-		if len(f) < 6 || len(w.frame) < 6 || string(f[:6]) != string(w.frame[:6]) {
+		if len(f) < inet.EthernetLen || len(w.frame) < inet.EthernetLen {
 			continue
 		}
-		d := 0
+		d := max(0, len(f)-len(w.frame))
 		for k := range w.frame {
 			if k >= len(f) || (f[k]^w.frame[k])&w.mask[k] != 0 {
 				d++
 			}
 		}
-		if d < least {
+		if d < least && (d <= little || string(f[:6]) == string(w.frame[:6])) {
 			best, least = i, d
 		}
 	}
@@ -67,22 +74,31 @@ func (sc *scope) difference(b *strings.Builder, w *built, got []byte) {
 	}
 	l := sc.s.layout
 	bad := func(k int) bool { return k < len(got) && k < len(w.frame) && (got[k]^w.frame[k])&w.mask[k] != 0 }
-	for name, p := range lower {
-		for k := p.at; k < p.at+p.n && l.EtherType == 0; k++ {
-			if bad(k) {
-				fmt.Fprintf(b, "\n  %s: want %x, got %x", name, w.frame[p.at:p.at+p.n], got[p.at:p.at+p.n])
-				break
-			}
+	for _, p := range lowerParts {
+		if p.at+p.n > min(len(w.frame), len(got)) || p.at >= inet.EthernetLen && !isIPv4(w.frame) {
+			break
+		}
+		if slices.ContainsFunc([]int{0, 1, 2, 3, 4, 5}[:p.n], func(k int) bool { return bad(p.at + k) }) {
+			fmt.Fprintf(b, "\n  %s: want %s, got %s", p.name, p.text(w.frame), p.text(got))
 		}
 	}
 	if head := l.Base() + l.Header; len(got) >= head && len(w.frame) >= head {
-		for i := range l.Fields {
-			f := &l.Fields[i]
-			x, y, m := f.Get(w.frame, l.Base()), f.Get(got, l.Base()), f.Get(w.mask, l.Base())
-			if (x^y)&m != 0 {
-				fmt.Fprintf(b, "\n  %s: want %s, got %s", f.Name, f.Text(x), f.Text(y))
+		fields := func(all []*layout.Field, base int) {
+			for _, f := range all {
+				if min(len(got), len(w.frame)) < base+f.Offset+(f.Width+7)/8 {
+					continue
+				}
+				x, y, m := f.Get(w.frame, base), f.Get(got, base), f.Get(w.mask, base)
+				if (x^y)&m != 0 {
+					fmt.Fprintf(b, "\n  %s: want %s, got %s", f.Name, f.Text(x), f.Text(y))
+				}
 			}
 		}
+		for i := range l.Fields {
+			fields([]*layout.Field{&l.Fields[i]}, l.Base())
+		}
+		fields(sc.s.bodies[w.body], head)
+		head += sc.s.bodyLen(w.body)
 		for k := head; k < len(w.frame); k++ {
 			if bad(k) {
 				at := head + (k-head)&^3
@@ -94,8 +110,23 @@ func (sc *scope) difference(b *strings.Builder, w *built, got []byte) {
 	fmt.Fprintf(b, "\nwant\n%sgot\n%s", hexDump(w.frame, got, w.mask), hexDump(got, w.frame, w.mask))
 }
 
-// describe is a frame in a line.
-func (sc *scope) describe(frame []byte) string {
+func isIPv4(frame []byte) bool {
+	return len(frame) >= inet.EthernetLen && frame[12] == 0x08 && frame[13] == 0
+}
+
+// bodyOf is the name of the body of a frame that came: what its kind is called, when there is such a body.
+func (sc *scope) bodyOf(frame []byte) string {
+	l := sc.s.layout
+	for i := range l.Fields {
+		if f := &l.Fields[i]; f.Meaning == layout.Kind && len(frame) >= l.Base()+l.Header {
+			return f.Text(f.Get(frame, l.Base()))
+		}
+	}
+	return ""
+}
+
+// describe is a frame in a line; body is the name of its body.
+func (sc *scope) describe(frame []byte, body string) string {
 	l := sc.s.layout
 	var p inet.Packet
 	if !l.Claims(frame) && inet.Parse(frame, &p) != inet.OK || len(frame) < l.Base()+l.Header {
@@ -106,6 +137,11 @@ func (sc *scope) describe(frame []byte) string {
 	for i := range l.Fields {
 		if f := &l.Fields[i]; f.Fixed == nil && f.Meaning != layout.None {
 			fmt.Fprintf(&b, " %s=%s", f.Name, f.Text(f.Get(frame, l.Base())))
+		}
+	}
+	if base := l.Base() + l.Header; len(frame) >= base+sc.s.bodyLen(body) {
+		for _, f := range sc.s.bodies[body] {
+			fmt.Fprintf(&b, " %s=%s", f.Name, f.Text(f.Get(frame, base)))
 		}
 	}
 	return b.String()

@@ -21,10 +21,40 @@ type Station struct {
 // part is bytes of a frame without a VLAN tag.
 type part struct{ at, n int }
 
-// lower are the parts of the headers below the protocol's.
-var lower = map[string]part{
-	"ip.tos": {15, 1}, "ip.id": {18, 2}, "ip.flags": {20, 2}, "ip.ttl": {22, 1}, "ip.checksum": {24, 2},
-	"udp.src": {34, 2}, "udp.dst": {36, 2}, "udp.checksum": {40, 2},
+// lowerPart is a named part of the headers below the protocol's.
+type lowerPart struct {
+	name string
+	part
+}
+
+// lowerParts are all of them, in the order of the frame.
+var lowerParts = []lowerPart{
+	{"ether.dst", part{0, 6}}, {"ether.src", part{6, 6}}, {"ether.type", part{12, 2}},
+	{"ip.version", part{14, 1}}, {"ip.tos", part{15, 1}}, {"ip.length", part{16, 2}}, {"ip.id", part{18, 2}}, {"ip.flags", part{20, 2}},
+	{"ip.ttl", part{22, 1}}, {"ip.protocol", part{23, 1}}, {"ip.checksum", part{24, 2}}, {"ip.src", part{26, 4}}, {"ip.dst", part{30, 4}},
+	{"udp.src", part{34, 2}}, {"udp.dst", part{36, 2}}, {"udp.length", part{38, 2}}, {"udp.checksum", part{40, 2}},
+}
+
+// lower is the part of a name.
+func lower(name string) (part, bool) {
+	for _, p := range lowerParts {
+		if p.name == name {
+			return p.part, true
+		}
+	}
+	return part{}, false
+}
+
+// text is a part of a frame as people write it.
+func (p part) text(frame []byte) string {
+	switch b := frame[p.at : p.at+p.n]; p.n {
+	case 6:
+		return inet.MAC(b).String()
+	case 4:
+		return inet.Addr(b).String()
+	default:
+		return hex.EncodeToString(b)
+	}
 }
 
 // scope is what a case knows while it runs.
@@ -34,6 +64,7 @@ type scope struct {
 	first int // slot
 	vars  map[string]uint64
 	last  int // the worker that sent last
+	past  past
 	// lastPort is the UDP source port of the last frame sent; what SwitchML's replies go to.
 	lastPort uint16
 	lastDst  uint16
@@ -52,6 +83,7 @@ type built struct {
 	mask  []byte // 0xff: compared
 	free  []unbound
 	what  string // in words, for reports
+	body  string // name of the body, if there is one
 }
 
 // value is a number in a description; name is set when it is a variable that has no value yet.
@@ -142,7 +174,7 @@ func (sc *scope) build(f Frame, expected bool) (*built, error) {
 		src, dst = sc.worker(rank), nic
 	}
 	l := sc.s.layout
-	b := &built{what: fmt.Sprintf("from worker %d", rank)}
+	b := &built{what: fmt.Sprintf("from worker %d", rank), body: f.Body}
 	if expected {
 		b.what = fmt.Sprintf("to worker %d", rank)
 	}
@@ -249,7 +281,7 @@ func (sc *scope) putFields(b *built, f *Frame, rank, payload int, expected bool)
 		x.Put(b.frame, at, v)
 	}
 	for _, name := range f.Any {
-		p, ok := lower[name]
+		p, ok := lower(name)
 		x := sc.s.field(name)
 		switch {
 		case ok && l.EtherType == 0:

@@ -100,7 +100,7 @@ func Run(ctx context.Context, s *Suite, t Target, name string, o Options) (*Repo
 		return nil, err
 	}
 	r := &Report{Suite: s.Name, Target: name, Elements: o.Elements, Started: time.Now()}
-	first := 0
+	first, seen := 0, past{}
 	for _, only := range o.Only {
 		if !slices.ContainsFunc(s.Cases, func(c Case) bool { return c.Name == only }) {
 			return nil, fmt.Errorf("suite %s has no case %q", s.Name, only)
@@ -118,7 +118,7 @@ func Run(ctx context.Context, s *Suite, t Target, name string, o Options) (*Repo
 			first = 0
 		}
 		run := &caseRun{
-			sc: scope{o: &o, s: s, first: first, vars: map[string]uint64{}}, t: t, c: c, limits: t.Limits(),
+			sc: scope{o: &o, s: s, first: first, vars: map[string]uint64{}, past: seen}, t: t, c: c, limits: t.Limits(),
 		}
 		if len(s.Wash) > 0 {
 			first += c.Slots
@@ -366,8 +366,10 @@ func (x *caseRun) put(frame []byte, note string) error {
 
 func (x *caseRun) collect(want int) ([][]byte, error) {
 	got, err := x.t.Collect(want)
-	for _, f := range got {
+	came := x.stamps(len(got))
+	for i, f := range got {
 		x.shots = append(x.shots, Shot{time.Now(), false, "", f})
+		x.sc.past.saw(f, x.c.Name, came[i])
 	}
 	x.dirty = false
 	return got, err
