@@ -38,6 +38,11 @@ func newDemoCmd() *cobra.Command {
 			if verbose {
 				o.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			}
+			for flag, n := range map[string]int{"workers": o.Workers, "elements": o.Elements, "iters": o.Iterations} {
+				if n == 0 { // in the options the default's name
+					return usageErrorf("--%s 0: at least 1", flag)
+				}
+			}
 			if err := o.Check(); err != nil {
 				return usageErrorf("%w", err)
 			}

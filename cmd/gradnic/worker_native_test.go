@@ -28,6 +28,9 @@ func TestNativeWorkerUsage(t *testing.T) {
 		"worker --protocol native --nic 10.0.0.9 --ip 10.0.0.1 --random 5 --type f":  "legal are int32",
 		"demo --type int7":              "legal are all",
 		"demo --type int8 --shuffles 0": "at least 1",
+		"demo --workers 0":              "--workers 0: at least 1",
+		"demo --elements 0":             "--elements 0: at least 1",
+		"demo --iters 0":                "--iters 0: at least 1",
 	} {
 		t.Run(line, func(t *testing.T) {
 			gradnic(t, "", strings.Fields(line)...).want(t, exitUsage, says)
