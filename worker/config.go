@@ -163,7 +163,7 @@ func (c *Config) setDefaults() error {
 		c.Outstanding = DefaultOutstanding * c.Threads
 	}
 	if c.Outstanding < c.Threads || c.Outstanding%c.Threads != 0 {
-		return fmt.Errorf("%d packets outstanding over %d threads: must be a multiple", c.Outstanding, c.Threads)
+		return fmt.Errorf("%d packets outstanding over %d threads: as many for each thread, at least 1", c.Outstanding, c.Threads)
 	}
 	if n := c.Slots(); n > switchml.Slots {
 		return fmt.Errorf("%d packets outstanding over %d threads need %d slots: the protocol has %d",
