@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 )
@@ -85,7 +87,35 @@ func (d doorCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.Auth
 	if d.TransportCredentials == nil {
 		return nil, nil, errors.New("TCP without certificates is not served")
 	}
-	return d.TransportCredentials.ServerHandshake(c)
+	shaking := &handshakeConn{Conn: c}
+	conn, info, err := d.TransportCredentials.ServerHandshake(shaking)
+	if err != nil {
+		farewell(c)
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	shaking.over = true
+	return conn, info, nil
+}
+
+// handshakeConn is a connection that a handshake which fails does not close.
+type handshakeConn struct {
+	net.Conn
+	over bool // the handshake
+}
+
+func (h *handshakeConn) Close() error {
+	if !h.over {
+		return nil
+	}
+	return h.Conn.Close()
+}
+
+// farewell lets a client read why it was refused. In TLS 1.3 it believes that the handshake has succeeded and has sent more; closing
+// a connection with unread bytes in it resets it, and the client would lose the alert that is on its way.
+func farewell(c net.Conn) {
+	if c.SetReadDeadline(time.Now().Add(time.Second)) == nil {
+		_, _ = io.CopyN(io.Discard, c, 1<<16) // until the client has closed it
+	}
 }
 
 // ClientHandshake implements credentials.TransportCredentials; a server has no use for it.
