@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 
@@ -64,8 +65,12 @@ formulas and how to write tables and systems.`,
 			default: // the codec's bits are those of a float32
 				o.Ratio = c.Info().Ratio() * float64(o.Table.GradientBytes) / 4
 			}
-			if o.Ratio < 1 {
-				return usageErrorf("--codec %s with gradients of %d bytes: a ratio of %.3g, at least 1 is right", codecName, o.Table.GradientBytes, o.Ratio)
+			if !(o.Ratio >= 1 && o.Ratio <= math.MaxFloat64) {
+				if cmd.Flags().Changed("ratio") {
+					return usageErrorf("--ratio %g: a number from 1 up", o.Ratio)
+				}
+				return usageErrorf("--codec %s makes gradients of %d bytes no smaller for certain: say with --ratio what it makes of yours (gradnic codec eval)",
+					codecName, o.Table.GradientBytes)
 			}
 			d, err := forecast.Build(o)
 			if err != nil {

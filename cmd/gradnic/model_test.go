@@ -95,4 +95,13 @@ func TestModelErrors(t *testing.T) {
 			t.Errorf("%v succeeded: %s", args, out)
 		}
 	}
+	for says, args := range map[string][]string{
+		"--ratio NaN: a number from 1 up":  {"--ratio", "nan"},
+		"--ratio +Inf: a number from 1 up": {"--ratio", "inf"},
+		"say with --ratio":                 {"--codec", "lossless"},
+	} {
+		if _, err := executeTree(t, append([]string{"model"}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
 }
