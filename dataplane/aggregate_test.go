@@ -272,3 +272,29 @@ func TestARPAndEcho(t *testing.T) {
 	}
 	check(t, n)
 }
+
+// TestAddressTwice: a station that announces the NIC's address as its own is answered, and named in the log, not each time.
+func TestAddressTwice(t *testing.T) {
+	var log logLines
+	cfg := testConfig()
+	cfg.Logger = log.logger()
+	n, mem := memNIC(t, cfg, 1)
+	announce := func(from inet.MAC) {
+		t.Helper()
+		arp := make([]byte, 60)
+		inet.PutARP(arp, inet.ARP{Op: inet.ARPRequest, SenderMAC: from, SenderIP: nicIP, TargetIP: nicIP})
+		mustSend(t, mem[0], arp)
+		recv(t, mem[0])
+	}
+	announce(nicMAC) // its own, by way of a switch
+	if said := log.with("another station"); len(said) != 0 {
+		t.Errorf("said %q", said)
+	}
+	for range 20 {
+		announce(workerMAC(3))
+	}
+	if said := log.with("another station has the NIC's address", "ip="+nicIP.String()+" mac="+workerMAC(3).String()+" port="+n.Snapshot().Ports[0].Name); len(said) == 0 || len(said) == 20 {
+		t.Errorf("said %q", said)
+	}
+	check(t, n)
+}

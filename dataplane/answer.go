@@ -13,6 +13,9 @@ func (l *lane) answerARP(i int, frame []byte) {
 		l.drop(i, NotForUs)
 		return
 	}
+	if a.SenderIP == l.cfg.IP && a.SenderMAC != l.cfg.MAC {
+		l.sayConflict(int(l.batch.port[i]), a.SenderMAC)
+	}
 	l.answer(i, inet.ReplyARP(frame, l.cfg.MAC, l.cfg.IP))
 }
 

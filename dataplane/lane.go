@@ -39,9 +39,10 @@ type lane struct {
 	counts []portCounts
 	lane   [numLaneCounters]uint64
 
-	table   *matchTable
-	natives []*laneJob // by their number on the wire
-	alarm   int64      // when native jobs are to be looked at for what waits too long; 0: nothing waits
+	table    *matchTable
+	natives  []*laneJob // by their number on the wire
+	conflict int64      // when it was last said that the NIC's address has another owner
+	alarm    int64      // when native jobs are to be looked at for what waits too long; 0: nothing waits
 
 	batch   batch
 	values  [valuesSize]byte // of a result, in wire order
@@ -110,6 +111,7 @@ type lanePort struct {
 	impair   *laneImpair    // nil: perfect
 	pace     *pacer         // nil: as fast as it goes
 	pktgen   *pktgenAccount // nil: nobody asked
+	name     string
 }
 
 // peer is the rings between this lane and another.

@@ -73,6 +73,9 @@ func New(cfg Config, ports ...PortSpec) (*NIC, error) {
 			chunk: uint64(cfg.ChunkSize), shift: uint(bits.TrailingZeros(uint(cfg.ChunkSize))), ports: make([]lanePort, len(ports)), counts: make([]portCounts, len(ports)),
 			pub: newPublished(len(ports)),
 		}
+		for p := range l.ports {
+			l.ports[p].name = n.ports[p].name
+		}
 		if len(cfg.CPUs) > 0 {
 			l.cpu = cfg.CPUs[i]
 		}

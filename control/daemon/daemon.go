@@ -189,6 +189,8 @@ func Run(ctx context.Context, o Options) (err error) {
 		defer cancel()
 		err = errors.Join(err, stopAll(stop, doors, nic, o.StopTimeout))
 	}()
+	probes := probe(&o)
+	defer probes.close()
 	if err := nic.Start(ctx); err != nil {
 		return err
 	}
@@ -203,8 +205,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	leases := time.NewTicker(leaseTick)
 	defer leases.Stop()
+	answered := time.After(probeTime)
 	for {
 		select {
+		case <-answered:
+			probes.report(&o)
 		case now := <-leases.C:
 			doors.api.Jobs().Expire(now)
 			doors.api.Jobs().Tend()
