@@ -14,7 +14,8 @@ type Want struct {
 	Queues int
 	// RxRing and TxRing are sizes of the driver's rings in descriptors.
 	RxRing, TxRing int
-	// Features turns features on and off, by the names that `ethtool -k` shows in the kernel's spelling ("rx-gro").
+	// Features turns features on and off, by the kernel's names ("rx-gro") or by ethtool's own of one feature ("gro",
+	// "generic-receive-offload").
 	Features map[string]bool
 	// HashPorts makes receive-side scaling hash the ports of UDP over IPv4 beside the addresses. A hint.
 	HashPorts bool
@@ -117,8 +118,12 @@ func (a *Applied) all(d *device, want *Want) error {
 			return fmt.Errorf("rings of %s: %w", ringsText(want), d.hint(err, "-g"))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(want.Features)) {
-		if err := a.setting(d, kindFeature, name, func(v values) { v["on"] = bit(want.Features[name]) }); err != nil {
+	features, err := inKernelsNames(want.Features)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(features)) {
+		if err := a.setting(d, kindFeature, name, func(v values) { v["on"] = bit(features[name]) }); err != nil {
 			return fmt.Errorf("feature %s: %w", name, d.hint(err, ""))
 		}
 	}

@@ -155,6 +155,59 @@ func TestApplyNothing(t *testing.T) {
 	}
 }
 
+// TestFeaturesByEthtoolsNames: what ethtool prints and takes is taken, and set back under the kernel's name.
+func TestFeaturesByEthtoolsNames(t *testing.T) {
+	_, ns := lab(t)
+	dir := t.TempDir()
+	before := state(t, ns)
+	for _, name := range []string{"gro", "generic-receive-offload", "rx-gro"} {
+		var a *Applied
+		if err := ns.Do(func() (err error) {
+			a, err = Apply(dir, "p", Want{Features: map[string]bool{name: true}})
+			return err
+		}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if same(before, state(t, ns)) {
+			t.Errorf("%s changed nothing", name)
+		}
+		if err := ns.Do(func() error { _, err := a.Undo(); return err }); err != nil {
+			t.Fatal(err)
+		}
+		if after := state(t, ns); !same(before, after) {
+			t.Errorf("%s: %v, was %v", name, after, before)
+		}
+	}
+}
+
+// The names that ethtool's stand for are this kernel's; ethtool's are not.
+func TestKernelFeatures(t *testing.T) {
+	_, ns := lab(t)
+	err := ns.Do(func() error {
+		d, err := openDevice("p")
+		if err != nil {
+			return err
+		}
+		defer d.close()
+		have, err := d.eth.FeaturesWithState("p")
+		if err != nil {
+			return err
+		}
+		for ethtools, kernels := range kernelFeature {
+			if _, ok := have[kernels]; !ok {
+				t.Errorf("%s: the kernel has no %s", ethtools, kernels)
+			}
+			if _, ok := have[ethtools]; ok {
+				t.Errorf("%s is the kernel's name of another feature", ethtools)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestApplyRefused: what a driver refuses is named, and what was changed before is set back.
 func TestApplyRefused(t *testing.T) {
 	_, ns := lab(t)
@@ -164,6 +217,7 @@ func TestApplyRefused(t *testing.T) {
 		"9 queues: invalid argument (ethtool -l p ":                                   {Queues: 9},
 		"rings of 512 descriptors to receive: operation not supported (ethtool -g p ": {Queues: 2, RxRing: 512},
 		"feature no-such-feature":                                                     {Queues: 2, Features: map[string]bool{"no-such-feature": true}},
+		"feature rx-gro: it is rx-gro, which is to be on and off":                     {Queues: 2, Features: map[string]bool{"rx-gro": true, "gro": false}},
 		"feature netns-local":                                                         {Queues: 2, Features: map[string]bool{"netns-local": true}},
 	} {
 		err := ns.Do(func() error { _, err := Apply(dir, "p", w); return err })
