@@ -2,6 +2,7 @@ package interop
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"gradnic/wire/inet"
@@ -61,8 +62,24 @@ func (o *Options) setDefaults() error {
 	if o.Quiet == 0 {
 		o.Quiet = 10 * time.Millisecond
 	}
-	if o.Elements < 1 || o.Slots < 1 || o.Quiet < 0 || o.Timeout < 0 {
+	if o.Elements < 1 || o.Slots < 1 {
 		return fmt.Errorf("interop: %d elements, %d slots: numbers from 1", o.Elements, o.Slots)
+	}
+	if o.Quiet < 0 || o.Timeout < 0 || o.Longest < 0 {
+		return fmt.Errorf("interop: timeout %v, quiet %v, longest frame %d: none may be negative", o.Timeout, o.Quiet, o.Longest)
+	}
+	for r := range o.Workers {
+		if w := o.worker(r); w.IP == o.NIC.IP || w.MAC == o.NIC.MAC {
+			return fmt.Errorf("interop: the card is %v, %v, and worker %d is %v, %v: each has addresses of its own", o.NIC.MAC, o.NIC.IP, r, w.MAC, w.IP)
+		}
+	}
+	if o.Captures != "" {
+		// A folder that was meant and is not there would make its cases unsupported, which is no failure.
+		if info, err := os.Stat(o.Captures); err != nil {
+			return fmt.Errorf("interop: folder of recorded packets: %w", err)
+		} else if !info.IsDir() {
+			return fmt.Errorf("interop: folder of recorded packets: %s is no folder", o.Captures)
+		}
 	}
 	return nil
 }

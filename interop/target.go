@@ -225,6 +225,8 @@ func (t *tailWriter) String() string {
 // OpenTarget opens what a word names: mem, exec:COMMAND, or an interface.
 func OpenTarget(ctx context.Context, word string, o *Options, s *Suite) (Target, error) {
 	switch command, isExec := strings.CutPrefix(word, "exec:"); {
+	case o.Call != "" && (word == "mem" || isExec):
+		return nil, fmt.Errorf("target %s: a call's command is for a card on an interface; gradnic in memory makes calls by itself, and behind a pipe there is no time", word)
 	case word == "mem" && s.Layout == "accl":
 		return OpenACCLMem(o), nil
 	case word == "mem" && s.Layout == "ring":

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -44,7 +45,18 @@ func newInteropRunCmd() *cobra.Command {
 			if err := o.SetCard(mac, ip); err != nil {
 				return usageErrorf("%w", err)
 			}
+			if asJSON && tap == "-" {
+				return usageErrorf("--json and --tap - both write to standard output: give TAP a file")
+			}
+			for _, n := range append([]int{o.Slots}, elements...) {
+				if n < 1 {
+					return usageErrorf("--slots and --elements are numbers from 1")
+				}
+			}
 			reports, err := interop.RunAll(cmd.Context(), suites, target, elements, o)
+			if err != nil && judged(reports) > 1 { // what was found before the case that could not end counts
+				_ = writeReports(cmd.OutOrStdout(), reports, tap, junit, asJSON) // err is why the run ended, and what is said
+			}
 			if err != nil {
 				return err
 			}
@@ -71,6 +83,14 @@ func newInteropRunCmd() *cobra.Command {
 	f.StringVar(&junit, "junit", "", "write JUnit's XML to this file")
 	f.BoolVarP(&asJSON, "json", "j", false, "print one JSON document instead of the matrix")
 	return cmd
+}
+
+// judged is how many cases have a verdict.
+func judged(reports []*interop.Report) (n int) {
+	for _, r := range reports {
+		n += len(r.Results)
+	}
+	return n
 }
 
 // writeReports prints what was found, and is an error when a case failed, or a suite has tested nothing.
@@ -112,6 +132,9 @@ func writeReports(out io.Writer, reports []*interop.Report, tap, junit string, a
 	failed := 0
 	for _, r := range reports {
 		failed += r.Count(interop.Failed)
+	}
+	if failed == 1 {
+		return errors.New("interop: 1 case failed")
 	}
 	if failed > 0 {
 		return fmt.Errorf("interop: %d cases failed", failed)

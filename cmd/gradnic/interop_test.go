@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,6 +70,27 @@ func TestInteropRun(t *testing.T) {
 	gradnic(t, "", "interop", "run", "--suite", "native", "--layout", "switchml", "--target", "mem").want(t, exitFailed, "has rules switchml")
 	gradnic(t, "", "interop", "run", "--suite", "switchml", "--target", "exec:false").want(t, exitFailed, "ended")
 	gradnic(t, "", "interop", "run", "--suite", "switchml", "--target", "nosuchdev0").want(t, exitFailed, "nosuchdev0")
+	sum := []string{"interop", "run", "--suite", "switchml", "--target", "mem", "--case", "sum"}
+	for _, x := range []struct {
+		args   string
+		status int
+		says   string
+	}{
+		{"--slots 0", exitUsage, "numbers from 1"}, {"--elements 0", exitUsage, "numbers from 1"}, {"--tap - -j", exitUsage, "give TAP a file"},
+		{"--timeout -1s", exitFailed, "timeout -1s"}, {"--card-ip 10.50.0.1", exitFailed, "worker 0 is"}, {"--call true", exitFailed, "card on an interface"},
+		{"--captures none", exitFailed, "folder of recorded packets: stat none"}, {"--captures interop_test.go", exitFailed, "is no folder"},
+	} {
+		r := gradnic(t, "", append(slices.Clone(sum), strings.Fields(x.args)...)...).want(t, x.status, x.says)
+		if r.out != "" {
+			t.Errorf("%s: %s", x.args, r.out)
+		}
+	}
+	// A card that dies in the middle has passed and failed what it did until then. This one answers with what it was sent.
+	r = gradnic(t, "", "interop", "run", "--suite", "switchml", "--elements", "64", "--target", "exec:dd bs=1 count=2600 status=none")
+	if r.code != exitFailed || !strings.Contains(r.err, "case both-sets: before the case: target exec: the command ended") ||
+		!strings.Contains(r.out, "0 passed, 3 failed, 0 unsupported") {
+		t.Errorf("what was found is lost: %d, %s%s", r.code, r.err, r.out)
+	}
 }
 
 // Each field of a recorded frame is shown; a page that is wrong says where.
