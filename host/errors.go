@@ -35,5 +35,8 @@ type RequestError struct {
 
 // Error implements error.
 func (e *RequestError) Error() string {
+	if e.Lo == e.Hi { // a barrier
+		return "host: " + e.Text
+	}
 	return fmt.Sprintf("host: elements %d to %d: %s", e.Lo, e.Hi, e.Text)
 }

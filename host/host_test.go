@@ -174,6 +174,9 @@ func TestErrors(t *testing.T) {
 	if f, err := c.Alloc(0); err != nil || f != nil {
 		t.Error(f, err)
 	}
+	if _, err := c.AllReduce(t.Context(), Request{Data: make([]float32, 2000)}); !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "a larger arena, or smaller pieces") {
+		t.Error(err)
+	}
 	f, err := c.Alloc(10)
 	if err != nil {
 		t.Fatal(err)
@@ -193,6 +196,9 @@ func TestErrors(t *testing.T) {
 	var re *RequestError
 	if _, err := c.AllReduce(t.Context(), Request{Data: make([]float32, 7), Codec: "x"}); !errors.As(err, &re) || re.Hi != 7 || !strings.Contains(re.Text, "x") {
 		t.Error(err)
+	}
+	if _, err := c.AllReduce(t.Context(), Request{Codec: "x"}); !errors.As(err, &re) || strings.Contains(err.Error(), "elements") {
+		t.Error(err) // of none
 	}
 	if _, err := c.AllReduce(t.Context(), Request{Data: make([]float32, 7), Deadline: -1}); !errors.As(err, &re) || !strings.Contains(re.Text, "deadline") {
 		t.Error(err)

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"gradnic/host/shm"
@@ -97,7 +98,7 @@ func (c *Client) post() {
 			if c.open > 0 { // staging buffers come back
 				c.change.Wait()
 			} else {
-				op.err = err
+				op.err = fmt.Errorf("%w: what does not lie in the arena is copied there piece by piece: take a larger arena, or smaller pieces at all nodes", err)
 			}
 			continue
 		}

@@ -32,6 +32,7 @@ class Ring:
         self.buckets = 0  # summed
         self.elements = 0
         self.busy = 0.0  # s, of the NIC with buckets
+        self.non_finite = 0  # sums made at this node that were infinite or NaN, a hop and element each
         self._queue = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._complete, name="gradnic-ddp", daemon=True)
@@ -63,6 +64,7 @@ class Ring:
             self.buckets += 1
             self.elements += tensor.numel()
             self.busy += stats.elapsed
+            self.non_finite += stats.non_finite
             future.set_result(tensor)
 
     def close(self):

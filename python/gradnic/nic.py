@@ -66,7 +66,7 @@ class Stats:
     elapsed: float  # s, from when the NIC took a piece to its end
     waited: float  # s, of that, until the first slice could be sent
     blocks: int  # of a slice a node, with padding
-    non_finite: int  # sums made at this node that were infinite or NaN
+    non_finite: int  # sums made at this node that were infinite or NaN, a hop and element each
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,6 +49,26 @@ class TorchTest(unittest.TestCase):
             t.join()
         self.assertEqual(errors, [])
 
+    def test_non_finite(self):
+        """Whoever makes a sum that is infinite or NaN counts it: on one element of two nodes, one of them."""
+        found = [None] * len(SOCKETS)
+
+        def run(node):
+            with gradnic.Nic(SOCKETS[node]) as nic:
+                ring = ddp.Ring(nic, codec="none")
+                a = gradient(node, 100)
+                a[7] = float("inf")
+                ring.start(a).wait()
+                ring.close()
+                found[node] = ring.non_finite
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(len(SOCKETS))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(sum(found), len(SOCKETS) - 1)
+
     def test_refused(self):
         with gradnic.Nic(SOCKETS[0]) as nic:
             for bad, why in [
