@@ -29,7 +29,7 @@ func TestWorkerUsage(t *testing.T) {
 		"worker --controller x --ip 10.0.0.1 --workers 2 --random 5 --input a":                   "exclude each other",
 		"worker --controller x --ip 10.0.0.1 --workers 2 --check --input a":                      "{rank}",
 		"worker --controller x --ip 10.0.0.1 --workers 2 --random 5 --type f64":                  "legal are int32, float32",
-		"worker --controller x --ip 10.0.0.1 --workers 2 --random 5 --threads 2 --outstanding 3": "must be a multiple",
+		"worker --controller x --ip 10.0.0.1 --workers 2 --random 5 --threads 2 --outstanding 3": "as many for each thread",
 	} {
 		t.Run(line, func(t *testing.T) {
 			gradnic(t, "", strings.Fields(line)...).want(t, exitUsage, says)
