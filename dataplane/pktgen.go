@@ -28,7 +28,7 @@ type PktgenSnapshot struct {
 	// Untracked are frames of senders beyond PktgenStreams.
 	Untracked uint64 `json:"untracked"`
 	// Latency in us from the generator's time of day to ours: on one machine the way, on two with the difference of
-	// their clocks. Nil when nothing was stamped. P999 is 0 with fewer than 10,000 samples.
+	// their clocks. Nil when nothing was stamped. P99 is 0 with fewer than 1,000 samples, P999 with fewer than 10,000.
 	Latency *PktgenLatency `json:"latency,omitempty"`
 }
 
@@ -47,7 +47,7 @@ type PktgenStream struct {
 type PktgenLatency struct {
 	Samples int64   `json:"samples"`
 	P50     float64 `json:"p50_us"`
-	P99     float64 `json:"p99_us"`
+	P99     float64 `json:"p99_us,omitempty"`
 	P999    float64 `json:"p99.9_us,omitempty"`
 	Max     float64 `json:"max_us"`
 }
@@ -219,6 +219,7 @@ func pktgenSum(parts []pktgenPart) (s PktgenSnapshot) {
 		index   = map[sender]int{}
 		latency = hdrhistogram.New(1, pktgenLongest, 3)
 	)
+	s.Streams = []PktgenStream{} // an empty list in JSON, not null
 	for k := range parts {
 		p := &parts[k]
 		s.Frames, s.Other, s.Untracked = s.Frames+p.frames, s.Other+p.other, s.Untracked+p.untracked
@@ -242,7 +243,10 @@ func pktgenSum(parts []pktgenPart) (s PktgenSnapshot) {
 	}
 	if samples := latency.TotalCount(); samples > 0 {
 		us := func(q float64) float64 { return float64(latency.ValueAtQuantile(q)) / 1e3 }
-		s.Latency = &PktgenLatency{Samples: samples, P50: us(50), P99: us(99), Max: float64(latency.Max()) / 1e3}
+		s.Latency = &PktgenLatency{Samples: samples, P50: us(50), Max: float64(latency.Max()) / 1e3}
+		if samples >= 1_000 {
+			s.Latency.P99 = us(99)
+		}
 		if samples >= 10_000 {
 			s.Latency.P999 = us(99.9)
 		}

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func TestPktgenAccount(t *testing.T) {
 					t.Errorf("%+v, want %+v", x, want)
 				}
 			}
-			if l := s.Latency; l == nil || l.Samples != frames-1 || l.P50 < 0.99e6 || l.P50 > 2e6 || l.P999 != 0 {
+			if l := s.Latency; l == nil || l.Samples != frames-1 || l.P50 < 0.99e6 || l.P50 > 2e6 || l.P99 != 0 || l.P999 != 0 {
 				t.Errorf("latency %+v of frames that are a second old", l)
 			}
 			if err := n.SetFunction("p", Function{Kind: kind}); err != nil {
@@ -139,5 +140,13 @@ func TestPktgenIsForSinkAndReflect(t *testing.T) {
 	}
 	if err := n.SetFunction("p", Function{Kind: Aggregate, Pktgen: true}); err == nil {
 		t.Error("aggregate accounts for pktgen's frames")
+	}
+}
+
+// An account of nothing is a list of no senders in JSON.
+func TestPktgenNothing(t *testing.T) {
+	b, err := json.Marshal(pktgenSum(nil))
+	if want := `{"frames":0,"other":0,"streams":[],"untracked":0}`; err != nil || string(b) != want {
+		t.Errorf("%v %s, want %s", err, b, want)
 	}
 }

@@ -89,15 +89,12 @@ func Parse(s string) (Rate, error) {
 		}
 		by := 1.0
 		if u.unit != Percent {
-			switch {
-			case strings.HasSuffix(number, "G"):
-				by = 1e9
-			case strings.HasSuffix(number, "M"):
-				by = 1e6
-			case strings.HasSuffix(number, "k"):
-				by = 1e3
+			for letter, size := range map[string]float64{"G": 1e9, "M": 1e6, "k": 1e3} {
+				if n, ok := strings.CutSuffix(number, letter); ok {
+					number, by = n, size
+					break
+				}
 			}
-			number = strings.TrimRight(number, "GMk")
 		}
 		v, err := strconv.ParseFloat(number, 64)
 		if err != nil || !(v > 0) || v*by > 1e13 || (u.unit == Percent && v > 100) {
@@ -138,7 +135,7 @@ func (r Rate) PPS(sizes []int, shares []float64, link float64) (float64, error) 
 		return r.Value * total / (8 * l2), nil
 	case Percent:
 		if link <= 0 {
-			return 0, fmt.Errorf("rate %v: of a link whose speed is not known: say it", r)
+			return 0, fmt.Errorf("rate %v: of a link whose speed is not known: say it (--link)", r)
 		}
 		return r.Value / 100 * link * total / (8 * l1), nil
 	}

@@ -51,6 +51,8 @@ func TestParse(t *testing.T) {
 		{in: "-1pps", fails: "above 0"},
 		{in: "0pps", fails: "above 0"},
 		{in: "NaNpps", fails: "above 0"},
+		{in: "10kGpps", fails: "above 0"},
+		{in: "2.5kpps", want: Rate{2500, PPS}, text: "2.5kpps", pps: 2500},
 		{in: "101%", fails: "above 0"},
 		{in: "Gbit/s-L1", fails: "above 0"},
 	} {

@@ -34,6 +34,36 @@ func (s *Sent) Write(w io.Writer) error {
 	return p.err
 }
 
+// Write writes the plan for people.
+func (p *Plan) Write(w io.Writer) error {
+	out := printer{w: w}
+	for _, f := range p.Sizes {
+		line := ""
+		if f.LinePPS > 0 {
+			line = "; line rate " + frameRate(f.LinePPS)
+		}
+		out.line("frame %d B, with FCS %d B, on the wire %d B%s", f.Frame, f.L2, f.L1, line)
+	}
+	queues := "1 queue"
+	if p.Queues > 1 {
+		queues = fmt.Sprintf("%d queues", p.Queues)
+	}
+	if p.PPS == 0 {
+		out.line("as fast as it goes, from %s", queues)
+	} else {
+		out.line("%s is %s over %s", p.AskedRate, frameRate(p.PPS), queues)
+	}
+	return out.err
+}
+
+// frameRate is a rate in four digits.
+func frameRate(pps float64) string {
+	if pps < 1e4 {
+		return fmt.Sprintf("%.4g pps", pps)
+	}
+	return fmt.Sprintf("%.4g Mpps", pps/1e6)
+}
+
 // WriteSummary writes what a sink received for people.
 func WriteSummary(w io.Writer, s *sink.Summary) error {
 	p := printer{w: w}
@@ -64,7 +94,11 @@ func (r *DeviceReport) Write(w io.Writer) error {
 			p.line("sender   %v %v: %d came, %d lost, %d twice, %d late", s.MAC, s.IP, s.Unique, s.Lost, s.Duplicates, s.Reordered)
 		}
 		if l := g.Latency; l != nil {
-			p.line("latency  p50 %.1f us, p99 %.1f us, max %.1f us; %d samples", l.P50, l.P99, l.Max, l.Samples)
+			p99 := "not from under 1000 samples"
+			if l.P99 > 0 {
+				p99 = fmt.Sprintf("%.1f us", l.P99)
+			}
+			p.line("latency  p50 %.1f us, p99 %s, max %.1f us; %d samples", l.P50, p99, l.Max, l.Samples)
 		}
 	}
 	return p.err

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,14 +49,31 @@ type Sent struct {
 	Invalid   string  `json:"invalid,omitempty"`
 }
 
-// prepare settles sizes and rate.
+// prepare refuses what no generator does, and settles sizes and rate.
 func (g *Generate) prepare() (pps float64, err error) {
+	switch g.Kind {
+	case "":
+		g.Kind = "xdp"
+	case "kernel", "xdp", "udp":
+	default:
+		return 0, fmt.Errorf("generator %q: legal are kernel, xdp and udp", g.Kind)
+	}
+	if g.For < 0 || g.Queues < 0 {
+		return 0, fmt.Errorf("%v from %d queues: neither may be negative", g.For, g.Queues)
+	}
+	if g.Kind == "kernel" && (g.IMIX || len(g.Flow.Sizes) > 1 || g.Queues > 1) {
+		return 0, errors.New("the kernel generator sends one size from one thread: take xdp for more")
+	}
+	if g.Kind == "kernel" && g.Flow.Kind != flow.UDP && g.Flow.Kind != flow.SwitchML {
+		return 0, fmt.Errorf("the kernel generator sends udp and switchml, not %v: take xdp", g.Flow.Kind)
+	}
 	if g.IMIX {
 		if g.Flow.Sizes != nil {
 			return 0, errors.New("sizes and IMIX exclude each other")
 		}
 		g.Flow.Sizes, g.Flow.Shares = flow.IMIX()
 	} else if g.FCS {
+		g.Flow.Sizes = slices.Clone(g.Flow.Sizes)
 		for i := range g.Flow.Sizes {
 			g.Flow.Sizes[i] -= rate.FCS
 		}
@@ -92,26 +110,39 @@ func linkSpeed(name string) float64 {
 	return float64(mbit) * 1e6
 }
 
+// Plan is what would be sent.
+type Plan struct {
+	Kind      string      `json:"kind"`
+	Flow      string      `json:"flow"`
+	Sizes     []PlanFrame `json:"sizes"`
+	AskedRate string      `json:"asked_rate"`
+	PPS       float64     `json:"pps,omitempty"` // frames a second over all queues; 0: as fast as it goes
+	Queues    int         `json:"queues"`
+}
+
+// PlanFrame is what a frame size counts, in bytes.
+type PlanFrame struct {
+	Frame   int     `json:"frame"`              // as captures have it
+	L2      int     `json:"l2"`                 // with padding and FCS
+	L1      int     `json:"l1"`                 // with preamble and gap as well
+	LinePPS float64 `json:"line_pps,omitempty"` // the most frames a second of the link; 0: its speed is not known
+}
+
 // Plan says what would be sent, without sending.
-func (g Generate) Plan() (string, error) {
+func (g Generate) Plan() (*Plan, error) {
 	pps, err := g.prepare()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var b strings.Builder
+	p := &Plan{Kind: g.Kind, Flow: g.Flow.Kind.String(), AskedRate: g.Rate.String(), PPS: pps, Queues: max(g.Queues, 1)}
 	for _, size := range g.Flow.Sizes {
-		fmt.Fprintf(&b, "frame %d B, with FCS %d B, on the wire %d B", size, rate.L2Bytes(size), rate.L1Bytes(size))
+		f := PlanFrame{Frame: size, L2: rate.L2Bytes(size), L1: rate.L1Bytes(size)}
 		if g.Link > 0 {
-			fmt.Fprintf(&b, "; line rate %.2f Mpps", rate.Line(g.Link, size)/1e6)
+			f.LinePPS = rate.Line(g.Link, size)
 		}
-		b.WriteString("\n")
+		p.Sizes = append(p.Sizes, f)
 	}
-	if pps == 0 {
-		b.WriteString("as fast as it goes\n")
-	} else {
-		fmt.Fprintf(&b, "%v is %.2f Mpps over %d queues\n", g.Rate, pps/1e6, max(g.Queues, 1))
-	}
-	return b.String(), nil
+	return p, nil
 }
 
 // Run sends.
@@ -125,6 +156,9 @@ func (g Generate) Run(ctx context.Context) (*Sent, error) {
 	if g.Kind == "udp" {
 		r, err = gen.RunUDP(ctx, q)
 	} else {
+		if g.Interface == "" {
+			return nil, errors.New("which interface sends is missing (--interface): only sockets need none")
+		}
 		ifi, err2 := net.InterfaceByName(g.Interface)
 		if err2 != nil {
 			return nil, fmt.Errorf("interface %q: %w", g.Interface, err2)
@@ -155,12 +189,6 @@ func (g Generate) Run(ctx context.Context) (*Sent, error) {
 
 // kernel sends by live frames, from one thread.
 func (g *Generate) kernel(ctx context.Context, index int, pps float64) (*gen.Result, error) {
-	if len(g.Flow.Sizes) > 1 || g.Queues > 1 {
-		return nil, errors.New("the kernel generator sends one size from one thread: take xdp for more")
-	}
-	if g.Flow.Kind != flow.UDP && g.Flow.Kind != flow.SwitchML {
-		return nil, fmt.Errorf("the kernel generator sends udp and switchml, not %v: take xdp", g.Flow.Kind)
-	}
 	plain := g.Flow
 	plain.Impairments, plain.Workers = flow.Impairments{}, 0 // the program's part
 	s, err := flow.New(plain)

@@ -25,23 +25,42 @@ func TestPlan(t *testing.T) {
 	}{
 		{Generate{FCS: true, Rate: rate.Rate{Value: 100, Unit: rate.Percent}, Link: 10e9, Flow: flow.Options{Sizes: []int{64}}},
 			[]string{"frame 60 B, with FCS 64 B, on the wire 84 B", "line rate 14.88 Mpps", "100% is 14.88 Mpps"}},
-		{Generate{Rate: rate.Rate{Value: 10e9, Unit: rate.L1}, Flow: flow.Options{Sizes: []int{60}}}, []string{"10Gbit/s-L1 is 14.88 Mpps over 1 queues"}},
-		{Generate{IMIX: true}, []string{"frame 590 B", "as fast as it goes"}},
+		{Generate{Rate: rate.Rate{Value: 10e9, Unit: rate.L1}, Flow: flow.Options{Sizes: []int{60}}}, []string{"10Gbit/s-L1 is 14.88 Mpps over 1 queue\n"}},
+		{Generate{IMIX: true}, []string{"frame 590 B", "as fast as it goes, from 1 queue"}},
+		{Generate{Rate: rate.Rate{Value: 1000, Unit: rate.PPS}, Queues: 3}, []string{"1kpps is 1000 pps over 3 queues"}},
 	} {
 		tt.g.Flow.ToIP, tt.g.Flow.To = inet.Addr{10, 0, 0, 1}, inet.MAC{2}
 		got, err := tt.g.Plan()
 		if err != nil {
 			t.Fatal(err)
 		}
+		var text strings.Builder
+		if err := got.Write(&text); err != nil {
+			t.Error(err)
+		}
 		for _, w := range tt.want {
-			if !strings.Contains(got, w) {
-				t.Errorf("no %q in\n%s", w, got)
+			if !strings.Contains(text.String(), w) {
+				t.Errorf("no %q in\n%s", w, text.String())
 			}
 		}
 	}
 	g := Generate{Rate: rate.Rate{Value: 50, Unit: rate.Percent}, Interface: "lo", Flow: flow.Options{To: inet.MAC{2}, ToIP: inet.Addr{1}}}
 	if _, err := g.Plan(); err == nil || !strings.Contains(err.Error(), "not known") {
 		t.Errorf("percent of a link without a speed: %v", err)
+	}
+	// What no run would do is not planned either.
+	for fails, g := range map[string]Generate{
+		`generator "tcp"`:    {Kind: "tcp"},
+		"one size from":      {Kind: "kernel", IMIX: true},
+		"not native":         {Kind: "kernel", Flow: flow.Options{Kind: flow.Native}},
+		"-1s from 1 queues":  {For: -time.Second, Queues: 1},
+		"0s from -1 queues":  {Queues: -1},
+		"no destination IP":  {Flow: flow.Options{Sizes: []int{60}}},
+		"sizes and IMIX exc": {IMIX: true, Flow: flow.Options{Sizes: []int{60}}},
+	} {
+		if _, err := g.Plan(); err == nil || !strings.Contains(err.Error(), fails) {
+			t.Errorf("%q: %v", fails, err)
+		}
 	}
 }
 

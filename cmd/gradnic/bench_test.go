@@ -28,9 +28,10 @@ func TestBenchGenDryRun(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--sizes", "64", "--fcs", "--rate", "10Gbit/s-L1"}, "10Gbit/s-L1 is 14.88 Mpps over 1 queues"},
+		{[]string{"--sizes", "64", "--fcs", "--rate", "10Gbit/s-L1"}, "10Gbit/s-L1 is 14.88 Mpps over 1 queue\n"},
 		{[]string{"--sizes", "64", "--fcs", "--rate", "50%", "--link", "10Gbit/s-L1", "--queues", "8"}, "50% is 7.44 Mpps over 8 queues"},
 		{[]string{"--imix"}, "as fast as it goes"},
+		{[]string{"--sizes", "64", "--fcs", "--rate", "1kpps", "-j"}, `"sizes":[{"frame":60,"l2":64,"l1":84}],"asked_rate":"1kpps","pps":1000,"queues":1}` + "\n"},
 	} {
 		status, out, errOut := benchCLI(t, append(to, tt.args...)...)
 		if status != exitOK || !strings.Contains(out, tt.want) {
@@ -45,6 +46,8 @@ func TestBenchUsage(t *testing.T) {
 		{"bench gen --flow tcp", `flow "tcp"`},
 		{"bench gen --to here", "--to"},
 		{"bench gen --dry-run --to 10.0.0.1 --to-mac 02:00:00:00:00:01 --sizes 20", "60 to 9014"},
+		{"bench gen --dry-run --kind tcp --to 10.0.0.1", `generator "tcp"`},
+		{"bench gen --dry-run --for -1s --to 10.0.0.1", "negative"},
 		{"bench sink", "one of --interface and --listen"},
 		{"bench device --interface x --function aggregate", "sink and reflect"},
 		{"bench allreduce -b 1T", "-b"},

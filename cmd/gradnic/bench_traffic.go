@@ -69,12 +69,11 @@ bit/s-L2 (frames with FCS) or % of the link. Needs root, but for --kind udp.`,
 				return err
 			}
 			if dry {
-				text, err := g.Plan()
+				p, err := g.Plan()
 				if err != nil {
 					return usageErrorf("%v", err)
 				}
-				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
-				return err
+				return output.print(cmd.OutOrStdout(), p, p.Write)
 			}
 			sent, err := g.Run(cmd.Context())
 			if sent == nil {
