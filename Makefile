@@ -66,11 +66,12 @@ soak: build ## kill a NIC 200 times while jobs come and go, then run the demo wi
 		while (($$(date +%s) < end)); do bin/gradnic demo --json --loss 0.01 >build/soak.json || exit 1; n=$$((n + 1)); done; \
 		echo "$$n demos with 1 % loss each way, all right"
 
-ci-full: ## what .ci/run does, then what takes longer: race detector, tests three times over, fuzzing
+ci-full: ## what .ci/run does, then what takes longer: race detector, tests three times over, fuzzing, the service
 	.ci/run
 	$(MAKE) race
 	$(GO) test -count=3 -p 1 -timeout 30m ./...
 	$(MAKE) fuzz FUZZTIME=30s
+	$(MAKE) test-service
 	$(MAKE) soak
 
 clean: ## remove what was built
