@@ -41,7 +41,8 @@ var workerPhases []byte
 type CardOptions struct {
 	// Native is true for the native protocol, false for SwitchML.
 	Native bool
-	// Idle is how long nothing new from the workers ends the test; 0 means 5 s.
+	// Idle is how long nothing new from the workers ends the test; 0 means 5 s. Time in which this process did not run is
+	// not the workers' silence: of what lies between two looks for frames at most an eighth of Idle counts.
 	Idle time.Duration
 	// Name is the report's target.
 	Name string
@@ -66,6 +67,8 @@ type cardRun struct {
 	start  int // judge's fresh packets when it began
 	began  time.Time
 	last   time.Time // something new came from a worker
+	looked time.Time // when idle counted last
+	silent time.Duration
 	counts struct{ requests, results int }
 	report Report
 }
@@ -129,7 +132,20 @@ func (c *cardRun) up(ctx context.Context, stop func()) error {
 func (c *cardRun) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.last.IsZero() && time.Since(c.last) > c.o.Idle
+	return c.still(time.Now())
+}
+
+// still counts how long nothing new has come, and tells whether that is too long.
+func (c *cardRun) still(now time.Time) bool {
+	if c.last.IsZero() {
+		return false
+	}
+	if c.looked.Before(c.last) {
+		c.looked, c.silent = c.last, 0
+	}
+	c.silent += min(now.Sub(c.looked), c.o.Idle/8)
+	c.looked = now
+	return c.silent > c.o.Idle
 }
 
 // session is the present one of CardOptions.Sessions.

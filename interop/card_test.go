@@ -232,7 +232,7 @@ func playNaive(t *testing.T, again time.Duration, wait bool) *Report {
 			naive(ctx, &end{h: h, mac: DefaultWorker(r).MAC}, r, &o, again, wait || r == 1)
 		}()
 	}
-	r, err := PlayCard(ctx, h, m.port, CardOptions{Idle: 500 * time.Millisecond, Name: "workers"})
+	r, err := PlayCard(ctx, h, m.port, CardOptions{Idle: time.Second, Name: "workers"})
 	cancel()
 	wg.Wait()
 	if err != nil {
@@ -253,6 +253,28 @@ func TestCardPlaysForSwitchMLWorkers(t *testing.T) {
 	r = playNaive(t, time.Hour, true)
 	if len(r.Results) != 7 || r.Results[0].Verdict != Passed || r.Results[1].Verdict != Failed || !strings.Contains(r.Results[1].Detail, "wait for their results") || r.Results[2].Verdict != Unsupported {
 		t.Errorf("a worker that never sends again: %+v", r.Results)
+	}
+}
+
+// Workers are idle for as long as somebody looked: a process that did not run has not seen that they were silent.
+func TestCardCountsSilenceByLooks(t *testing.T) {
+	c := cardRun{o: CardOptions{Idle: 8 * time.Second}}
+	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
+	if c.still(at(0)) || c.still(at(100)) {
+		t.Error("idle before anything came")
+	}
+	c.last = at(100)
+	for _, step := range []struct {
+		now  float64
+		want bool
+	}{{100.5, false}, {101.5, false}, {500, false}, {500.5, false}, {501.5, false}, {502.5, false}, {503.5, false}, {504.5, false}, {505.4, false}, {505.6, true}} {
+		if got := c.still(at(step.now)); got != step.want {
+			t.Errorf("after %v s: idle %v", step.now-100, got)
+		}
+	}
+	c.last = at(505.7)
+	if c.still(at(506)) {
+		t.Error("idle when something new had come")
 	}
 }
 
