@@ -118,14 +118,14 @@ func Search(ctx context.Context, o Options, m Measure) (*Outcome, error) {
 			return nil, fmt.Errorf("warm-up: %w", err)
 		}
 	}
-	from := o.Min
+	from, kept := o.Min, 0.0
 	for _, goal := range o.Goals {
-		r, err := s.seek(ctx, goal, from)
+		r, err := s.seek(ctx, goal, from, kept)
 		s.out.Results = append(s.out.Results, r)
 		if err != nil {
 			return &s.out, err
 		}
-		from = math.Max(r.Lower, o.Min) // a looser goal is kept at least there
+		from, kept = math.Max(r.Lower, o.Min), r.Lower // a looser goal is kept there, whatever a later trial says
 	}
 	return &s.out, nil
 }
@@ -179,12 +179,16 @@ func (s *search) trial(ctx context.Context, rate float64, d time.Duration) (Tria
 	return Trial{}, errors.New("search: unreachable")
 }
 
-// seek finds one goal's bounds, phase by phase.
-func (s *search) seek(ctx context.Context, goal, from float64) (r Result, err error) {
+// seek finds one goal's bounds, phase by phase. At kept, when that is not 0, a stricter goal was kept in a trial of the last
+// phase: so is this one there, and a trial of it that a busy machine disturbs cannot make its figure the lower one.
+func (s *search) seek(ctx context.Context, goal, from, kept float64) (r Result, err error) {
 	r.Goal = goal
 	low, high := from, s.o.Max
 	var invalid string // why the trial at high says nothing about the device
 	keeps := func(rate float64, d time.Duration) (bool, error) {
+		if rate <= kept {
+			return true, nil
+		}
 		t, err := s.trial(ctx, rate, d)
 		if err != nil {
 			return false, err

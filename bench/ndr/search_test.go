@@ -152,3 +152,32 @@ func TestInterruptedAndRefused(t *testing.T) {
 		t.Errorf("more frames back than sent: %v", err)
 	}
 }
+
+// What keeps a stricter goal keeps a looser one, also where the machine is so busy by then that no trial counts, or each one
+// loses: the rate for half a percent is never below that for nothing.
+func TestLooserGoalIsNotLower(t *testing.T) {
+	for name, spoil := range map[string]func(*Trial){
+		"no trial counts": func(t *Trial) { t.Invalid = "INVALID: busy" },
+		"each one loses":  func(t *Trial) { t.Received /= 2 },
+	} {
+		d := device{1e6, 1e9}
+		out, err := Search(t.Context(), Options{Goals: []float64{0}}, d.trial)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, undisturbed := 0, len(out.Trials)
+		out, err = Search(t.Context(), Options{}, func(ctx context.Context, pps float64, l time.Duration) (Trial, error) {
+			r, err := d.trial(ctx, pps, l)
+			if n++; n > undisturbed {
+				spoil(&r)
+			}
+			return r, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := out.Results[0], out.Results[1]; a.Lower < 0.97e6 || b.Lower < a.Lower || b.Upper < b.Lower {
+			t.Errorf("%s: %+v, then %+v", name, a, b)
+		}
+	}
+}
