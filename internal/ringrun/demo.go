@@ -87,12 +87,19 @@ func Demo(ctx context.Context, o DemoOptions) (_ *DemoReport, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
+	defer func() {
+		err = errors.Join(interrupted(ctx, err, "interrupted; everything that was made is removed"), l.Close())
+	}()
 	starting, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if err := l.StartAll(starting); err != nil {
 		return nil, err
 	}
+	var nodes []*ring.Node
+	for _, n := range l.Nodes {
+		nodes = append(nodes, n.Ring)
+	}
+	defer closeOn(ctx, nodes...)()
 	if o.Loss > 0 {
 		for _, n := range l.Nodes {
 			if err := n.NIC.Impair(ringlab.Iface, dataplane.Impairment{IngressLoss: o.Loss}); err != nil {

@@ -163,10 +163,12 @@ func RunNode(ctx context.Context, o NodeOptions) (_ *Result, err error) {
 	if o.HostSocket != "" {
 		return nil, o.serve(ctx, n)
 	}
+	defer closeOn(ctx, n)()
 	if err := awaitFormed(ctx, n, o.Join, o.Waiting); err != nil {
-		return nil, err
+		return nil, interrupted(ctx, err, "interrupted")
 	}
-	return o.measure(ctx, n)
+	r, err := o.measure(ctx, n)
+	return r, interrupted(ctx, err, "interrupted")
 }
 
 // awaitFormed waits until the ring has formed.

@@ -135,6 +135,50 @@ func TestNobodyCame(t *testing.T) {
 	}
 }
 
+// TestInterrupted: a demonstration and a node end soon after the context, in the middle of an all-reduce too, and say so.
+func TestInterrupted(t *testing.T) {
+	netlabtest.NeedRoot(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { // a minute and a half for each all-reduce
+		_, err := Demo(ctx, DemoOptions{Nodes: 2, Rate: 1e6, MTU: 1500, Codecs: []string{"none"}, Bytes: 8 << 20, Iterations: 3})
+		ended <- err
+	}()
+	time.Sleep(1500 * time.Millisecond)
+	cancel()
+	select {
+	case err := <-ended:
+		if err == nil || err.Error() != "interrupted; everything that was made is removed" {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it goes on")
+		<-ended
+	}
+	// A node of two, which otherwise go on for good: it ends, and the other says that it has left.
+	l, peers := links(t, 2)
+	alone, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	time.AfterFunc(1500*time.Millisecond, cancel)
+	err := l.Each(func(i int, node *ringlab.Node) error {
+		return node.NS.Do(func() error {
+			ctx, want := t.Context(), "node 0 has left"
+			if i == 0 {
+				ctx, want = alone, "interrupted"
+			}
+			o := NodeOptions{Interface: ringlab.Iface, Node: i, Peers: peers, DeadAfter: 5 * time.Second, Join: 10 * time.Second, Codec: "none", Bytes: 1 << 20, Iterations: 1 << 30}
+			if _, err := RunNode(ctx, o); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("node %d: %v", i, err)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDemo: the demonstration as a whole, with loss and a NIC that is killed.
 func TestDemo(t *testing.T) {
 	netlabtest.NeedRoot(t)
