@@ -33,7 +33,7 @@ type Options struct {
 // The errors of operations.
 var (
 	// ErrGone says that the NIC's process has ended or closed the connection. What was under way is undefined.
-	ErrGone = errors.New("host: the NIC is gone")
+	ErrGone = errors.New("host: the NIC is gone: gradnic ring has ended, or ended the connection for a reason that is on its standard error")
 	// ErrClosed says that the client was closed.
 	ErrClosed = errors.New("host: the client is closed")
 )

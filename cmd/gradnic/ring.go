@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -40,6 +41,7 @@ it is interrupted. docs/ring.md tells more. Needs root.`,
 				return usageErrorf("%v", err)
 			}
 			o.Waiting = func(what string) { fmt.Fprintln(cmd.ErrOrStderr(), "gradnic ring: waiting:", what) }
+			o.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			r, err := ringrun.RunNode(cmd.Context(), o)
 			if r == nil {
 				return err

@@ -170,7 +170,11 @@ func (s *Server) serve(c *net.UnixConn) {
 	if shm.Send(c, &a, nil) != nil {
 		return
 	}
-	s.opt.Logger.Info("host: a client has the node", "pid", peerPID(c), "bytes", h.Size)
+	pid := peerPID(c)
+	s.opt.Logger.Info("host: a client has the node", "pid", pid, "bytes", h.Size)
+	defer func() {
+		s.opt.Logger.Info("host: the client has left", "pid", pid, "outstanding", s.node.Status().Outstanding)
+	}()
 	for {
 		var q shm.Ask
 		fds, err := shm.Receive(c, &q)

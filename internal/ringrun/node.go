@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net"
 	"net/netip"
@@ -34,7 +35,9 @@ type NodeOptions struct {
 	DeadAfter  time.Duration
 	Deadline   time.Duration
 	Join       time.Duration // how long the ring may take to form
-	Waiting    func(string)  // progress
+	// Logger takes what happens to host processes (HostSocket); nil discards.
+	Logger  *slog.Logger
+	Waiting func(string) // progress
 	// HostSocket, if not "", is a Unix socket where processes of this host hand the node their arrays (package host), until
 	// the context is done; nothing is summed and timed then, and Bytes and Iterations do not count.
 	HostSocket string

@@ -10,7 +10,7 @@ import (
 
 // serve lets host processes use the node until the context is done.
 func (o *NodeOptions) serve(ctx context.Context, n *ring.Node) error {
-	s, err := nic.Listen(o.HostSocket, n, nic.Options{})
+	s, err := nic.Listen(o.HostSocket, n, nic.Options{Logger: o.Logger})
 	if err != nil {
 		return err
 	}

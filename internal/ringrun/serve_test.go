@@ -1,8 +1,11 @@
 package ringrun
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,11 +21,13 @@ func TestHostSocket(t *testing.T) {
 	defer interrupt()
 	sockets := [n]string{filepath.Join(t.TempDir(), "0"), filepath.Join(t.TempDir(), "1")}
 	ready := make(chan string, 10)
+	var log bytes.Buffer // read once both have ended
+	logger := slog.New(slog.NewTextHandler(&log, nil))
 	ended := make(chan error, 1)
 	go func() {
 		ended <- l.Each(func(i int, node *ringlab.Node) error {
 			return node.NS.Do(func() error {
-				o := NodeOptions{Interface: ringlab.Iface, Node: i, Peers: peers, DeadAfter: 5 * time.Second, HostSocket: sockets[i], Waiting: func(s string) { ready <- s }}
+				o := NodeOptions{Interface: ringlab.Iface, Node: i, Peers: peers, DeadAfter: 5 * time.Second, HostSocket: sockets[i], Logger: logger, Waiting: func(s string) { ready <- s }}
 				r, err := RunNode(serving, o)
 				if r != nil {
 					t.Errorf("node %d has summed: %+v", i, r)
@@ -59,5 +64,10 @@ func TestHostSocket(t *testing.T) {
 	interrupt()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+	for _, line := range []string{"a client has the node", "the client has left"} {
+		if got := log.String(); strings.Count(got, line) != n {
+			t.Errorf("not %d times %q in:\n%s", n, line, got)
+		}
 	}
 }
