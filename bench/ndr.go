@@ -198,7 +198,7 @@ func (s *ndrRun) search(ctx context.Context, c contestant, o ndr.Options, size, 
 	})
 	_, err2 := stop()
 	if out != nil && round == 0 {
-		p := tracePlot(fmt.Sprintf("The search: %s, %d bytes", c.name, size), out)
+		p := tracePlot(fmt.Sprintf("The search: %s, %d bytes", c.name, size), out, o.Goals)
 		// A search that was made again takes the first one's place.
 		s.trace = append(slices.DeleteFunc(s.trace, func(old report.Plot) bool { return old.Title == p.Title }), p)
 	}
@@ -314,9 +314,17 @@ func (r *Rig) integrity(ctx context.Context, c contestant, size int) (note strin
 }
 
 // tracePlot shows the trials of a search in their order.
-func tracePlot(title string, out *ndr.Outcome) report.Plot {
+func tracePlot(title string, out *ndr.Outcome, goals []float64) report.Plot {
 	p := report.Plot{Title: title, X: "trial", Y: "Mpps", LogY: true}
-	lines := []report.Line{{Name: "no loss", Marks: true}, {Name: "up to 0.5 % lost", Marks: true}, {Name: "more lost", Marks: true}, {Name: "INVALID", Marks: true}}
+	most := goalNDRLoss // what a trial may lose and yet tell something of the search's goals
+	if n := len(goals); n > 0 && goals[n-1] > 0 {
+		most = goals[n-1]
+	}
+	// The same colours in every plot, also when a line is empty.
+	lines := make([]report.Line, 4)
+	for i, name := range []string{"no loss", fmt.Sprintf("up to %g %% lost", 100*most), "more lost", "INVALID"} {
+		lines[i] = report.Line{Name: name, Marks: true, Points: []report.Point{}}
+	}
 	for i, t := range out.Trials {
 		k := 2
 		switch {
@@ -324,12 +332,12 @@ func tracePlot(title string, out *ndr.Outcome) report.Plot {
 			k = 3
 		case t.Loss() == 0:
 			k = 0
-		case t.Loss() <= goalNDRLoss:
+		case t.Loss() <= most:
 			k = 1
 		}
 		lines[k].Points = append(lines[k].Points, report.Point{X: float64(i + 1), Y: t.Rate / 1e6, Text: fmt.Sprintf("%v, %.3f %% lost", t.For, 100*t.Loss())})
 	}
-	p.Lines = lines // the same colours in every plot, also when one is empty
+	p.Lines = lines
 	return p
 }
 

@@ -131,3 +131,28 @@ func TestInterruptedNDR(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// The plot of a search says of each trial whether it kept a goal of that search, whatever the goals are; what never happened is
+// an empty list in JSON.
+func TestTracePlot(t *testing.T) {
+	out := &ndr.Outcome{Trials: []ndr.Trial{{Rate: 1e6, Sent: 1000, Received: 1000}, {Rate: 2e6, Sent: 1000, Received: 985}, {Rate: 3e6, Sent: 1000, Received: 900}}}
+	for _, x := range []struct {
+		goals  []float64
+		name   string
+		points [4]int
+	}{
+		{nil, "up to 0.5 % lost", [4]int{1, 0, 2, 0}},
+		{[]float64{0}, "up to 0.5 % lost", [4]int{1, 0, 2, 0}},
+		{[]float64{0, 0.02}, "up to 2 % lost", [4]int{1, 1, 1, 0}},
+	} {
+		p := tracePlot("", out, x.goals)
+		if p.Lines[1].Name != x.name {
+			t.Errorf("goals %v: %q, want %q", x.goals, p.Lines[1].Name, x.name)
+		}
+		for k, n := range x.points {
+			if len(p.Lines[k].Points) != n || p.Lines[k].Points == nil {
+				t.Errorf("goals %v: line %q has %v, want %d points", x.goals, p.Lines[k].Name, p.Lines[k].Points, n)
+			}
+		}
+	}
+}

@@ -156,6 +156,9 @@ func TestDocumentForms(t *testing.T) {
 			t.Errorf("%s is missing", r.Codec)
 		}
 	}
+	if n := strings.Count(html.String(), "<svg") + strings.Count(html.String(), "<table"); n != 4 || n != strings.Count(html.String(), `<div class="wide"><`) {
+		t.Errorf("of %d plots and tables some do not scroll by themselves", n)
+	}
 	if strings.Contains(html.String(), "<script>") {
 		t.Error("the file's name is not escaped")
 	}

@@ -24,20 +24,20 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"g": func(v float64) string { return fmt.Sprintf("%.3g", v) },
 	"f": func(v float64) string { return fmt.Sprintf("%.7f", v) },
 }).Parse(`<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><title>Codecs on {{.File}}</title>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Codecs on {{.File}}</title>
 <style>
 {{.Style}}
 </style>
 <h1>Codecs on {{.File}}</h1>
 <p>{{.Data.Elements}} elements, {{.Data.Zeros}} zeros, {{.Data.NonFinite}} not finite; largest magnitude {{g .Data.MaxAbs}}, root mean square {{g .Data.RMS}}.
 Messages of {{.Message}} elements, seed {{.Seed}}.</p>
-<table><tr><th>codec<th>ratio<th>NMSE<th>max error<th>part of bound<th>bias / rms<th>cosine<th>flagged<th>encode GB/s<th>decode GB/s</tr>
+<div class="wide"><table><tr><th>codec<th>ratio<th>NMSE<th>max error<th>part of bound<th>bias / rms<th>cosine<th>flagged<th>encode GB/s<th>decode GB/s</tr>
 {{range .Codecs}}<tr><td>{{.Codec}}<td>{{g .Ratio}}<td>{{g .NMSE}}<td>{{g .MaxError}}<td>{{g .Share}}<td>{{g .RelativeBias}}<td>{{f .Cosine}}<td>{{.Flagged}}<td>{{g .Encode}}<td>{{g .Decode}}</tr>
-{{end}}</table>
+{{end}}</table></div>
 <p>Rates are 10<sup>9</sup> bytes of float32 a second in one goroutine; copying the data makes {{g .Data.Copy}}.</p>
-<h2>What is saved against what is lost</h2>{{.Loss}}
-<h2>Speed</h2>{{.Speed}}
-<h2>Magnitudes of the data</h2>{{.Exponents}}
+<h2>What is saved against what is lost</h2><div class="wide">{{.Loss}}</div>
+<h2>Speed</h2><div class="wide">{{.Speed}}</div>
+<h2>Magnitudes of the data</h2><div class="wide">{{.Exponents}}</div>
 </html>
 `))
 

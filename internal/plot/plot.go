@@ -17,10 +17,12 @@ const (
 	Top    = 15
 )
 
-// Style is the style sheet of a page.
+// Style is the style sheet of a page. What is in a part of class wide, a plot or a table, scrolls by itself where the window is too
+// narrow for it to be read.
 const Style template.CSS = `body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;color:#222}
 table{border-collapse:collapse;width:100%}th,td{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}
 th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:#222}
+.wide{overflow-x:auto}.wide svg{min-width:40em}.wide td,.wide th{white-space:nowrap}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#444}svg text{fill:#ddd}}`
 
 // SVG gathers the parts of a plot. The zero value is an empty one.

@@ -173,6 +173,11 @@ func TestWrittenForms(t *testing.T) {
 				t.Error("a name is not escaped")
 			}
 			checkPlots(t, page.String(), 3)
+			// On a telephone each plot and table scrolls by itself, and the page does not.
+			if n := strings.Count(page.String(), "<svg") + strings.Count(page.String(), "<table"); n != strings.Count(page.String(), `<div class="wide"><`) ||
+				!strings.Contains(page.String(), `<meta name="viewport"`) {
+				t.Errorf("of %d plots and tables some do not scroll by themselves", n)
+			}
 			if err := d.Text(&text, "naive"); err != nil {
 				t.Fatal(err)
 			}

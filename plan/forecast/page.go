@@ -26,7 +26,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"f":      func(v float64) string { return fmt.Sprintf("%.3f", v) },
 	"figure": Published.figure,
 }).Parse(`<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><title>Model of {{.Table}} on {{.System.Name}}</title>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Model of {{.Table}} on {{.System.Name}}</title>
 <style>
 {{.Style}}
 </style>
@@ -34,19 +34,19 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 <p>{{.Layers}} layers, {{.Parameters}} parameters, {{g .Megabytes}} MB of gradients. {{.Source}}</p>
 <p>Link {{g .System.LinkGbit}} Gb/s, host link {{g .System.HostGbit}} Gb/s, {{g .TFLOPS}} TFLOPS a node{{.RateFrom}}; {{.Codec}} makes {{g .Ratio}} bytes one.
 {{.System.Source}}</p>
-<h2>Speed-up against plain NICs by nodes</h2>{{.SpeedUps}}
-<table><tr><th>batch<th>nodes<th>naive ms<th>overlapped ms<th>ideal ms<th>nic ms<th>{{.Compressed}} ms<th>nic<th>{{.Compressed}}<th>nic, least<th>{{.Compressed}}, least<th>ceiling<th>over naive</tr>
+<h2>Speed-up against plain NICs by nodes</h2><div class="wide">{{.SpeedUps}}</div>
+<div class="wide"><table><tr><th>batch<th>nodes<th>naive ms<th>overlapped ms<th>ideal ms<th>nic ms<th>{{.Compressed}} ms<th>nic<th>{{.Compressed}}<th>nic, least<th>{{.Compressed}}, least<th>ceiling<th>over naive</tr>
 {{range .ByNodes}}<tr><td>{{.Batch}}<td>{{.Nodes}}<td>{{f .Naive}}<td>{{f .Plain}}<td>{{f .Ideal}}<td>{{f .NIC}}<td>{{f .Compressed}}<td>{{f .SpeedUpNIC}}<td>{{f .SpeedUp}}<td>{{f .LeastNIC}}<td>{{f .Least}}<td>{{f .Ceiling}}<td>{{f .CeilingNaive}}</tr>
-{{end}}</table>
+{{end}}</table></div>
 <p>Speed-ups are against plain NICs whose software works during the backward pass; the least are against the fastest of the plain ways, of which the ideal one fills the link with steps that cost nothing. A ceiling is what is over compute alone, the most that any NIC gains.</p>
-<h2>One iteration at {{.Nodes}} nodes, {{.Batch}} {{.Of}} a node</h2>{{.Iteration}}
-<table><tr><th>mode<th>iteration ms<th>forward ms<th>backward ms<th>update ms<th>communication ms<th>exposed ms<th>speed-up<th>ceiling</tr>
+<h2>One iteration at {{.Nodes}} nodes, {{.Batch}} {{.Of}} a node</h2><div class="wide">{{.Iteration}}</div>
+<div class="wide"><table><tr><th>mode<th>iteration ms<th>forward ms<th>backward ms<th>update ms<th>communication ms<th>exposed ms<th>speed-up<th>ceiling</tr>
 {{range .Modes}}<tr><td>{{.Mode}}<td>{{f .Iteration}}<td>{{f .Forward}}<td>{{f .Backward}}<td>{{f .Update}}<td>{{f .Communication}}<td>{{f .Exposed}}<td>{{f .SpeedUp}}<td>{{f .Ceiling}}</tr>
-{{end}}</table>
-<h2>Timeline</h2>{{.Timelines}}
+{{end}}</table></div>
+<h2>Timeline</h2><div class="wide">{{.Timelines}}</div>
 {{if .Published}}<h2>Beside the paper</h2>
-<table><tr><th>arXiv 2204.10943<th>nodes<th>batch<th>paper<th>model<th></tr>
+<div class="wide"><table><tr><th>arXiv 2204.10943<th>nodes<th>batch<th>paper<th>model<th></tr>
 {{range .Published}}<tr><td>{{.What}}<td>{{.Nodes}}<td>{{.Batch}}<td>{{figure .}}<td>{{f .Model}}<td>{{.Note}}</tr>
-{{end}}</table>
+{{end}}</table></div>
 {{end}}</html>
 `))
