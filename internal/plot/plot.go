@@ -22,7 +22,7 @@ const (
 const Style template.CSS = `body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;color:#222}
 table{border-collapse:collapse;width:100%}th,td{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}
 th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:#222}
-.wide{overflow-x:auto}.wide svg{min-width:40em}.wide td,.wide th{white-space:nowrap}
+.wide{overflow-x:auto}.wide svg{min-width:40em}.wide td{white-space:nowrap}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#444}svg text{fill:#ddd}}`
 
 // SVG gathers the parts of a plot. The zero value is an empty one.
