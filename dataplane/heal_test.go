@@ -3,6 +3,7 @@ package dataplane
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -331,6 +332,28 @@ func TestHealBroken(t *testing.T) {
 	l.delete(t, 0)
 	waitState(t, n, 0, StateDown, "does not exist")
 	l.create(t, 0, 2)
+	waitState(t, n, 0, StateUp, "")
+	waitWorks(t, openRaw(t, l.workers[0], "w"), 0)
+	check(t, n)
+}
+
+// TestHealRenamed: a netdev that got another name is looked for, and where it went is said, until it has its name again.
+func TestHealRenamed(t *testing.T) {
+	l, n, _ := healLab(t, 1, 1, 1)
+	nl := l.nic.Netlink()
+	link, err := nl.LinkByName("p0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rename := func(name string) {
+		t.Helper()
+		if err := errors.Join(nl.LinkSetDown(link), nl.LinkSetName(link, name), nl.LinkSetUp(link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rename("other0")
+	waitState(t, n, 0, StateDown, "interface p0 does not exist: it is called other0 now")
+	rename("p0")
 	waitState(t, n, 0, StateUp, "")
 	waitWorks(t, openRaw(t, l.workers[0], "w"), 0)
 	check(t, n)

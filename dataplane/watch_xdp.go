@@ -56,7 +56,7 @@ func (w *xdpWatch) look(was netdev) (facts, error) {
 	ours := was.programs(0)
 	link, err := w.link.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		return facts{why: fmt.Sprintf("interface %s does not exist", name)}, nil
+		return facts{why: fmt.Sprintf("interface %s does not exist%s", name, w.renamed(was.index))}, nil
 	}
 	if err != nil {
 		return facts{}, err
@@ -96,6 +96,15 @@ func (w *xdpWatch) look(was netdev) (facts, error) {
 		f.rebuild = fmt.Sprintf("interface %s has another XDP program: id %d, was %d", name, a.Xdp.ProgId, ours[0])
 	}
 	return f, nil
+}
+
+// renamed says what a netdev is called that had the port's name before; "" when there is none.
+func (w *xdpWatch) renamed(index int) string {
+	link, err := w.link.LinkByIndex(index)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(": it is called %s now", link.Attrs().Name)
 }
 
 // programs is the id of the steering program now, and the one that it had before the look: it may have been replaced by
