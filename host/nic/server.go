@@ -275,6 +275,9 @@ func (s *Server) enter(c *net.UnixConn, wait time.Duration) error {
 	pid := peerPID(c)
 	begin := time.Now()
 	for grace := begin.Add(graceTime); ; time.Sleep(2 * time.Millisecond) {
+		if ended(c) { // it must not take the node from the next one, even for a moment
+			return errors.New("it has not waited")
+		}
 		s.mu.Lock()
 		switch {
 		case s.closed:
@@ -300,6 +303,19 @@ func (s *Server) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy = 0
+}
+
+// ended says whether the other side has closed a connection on which it has nothing to say.
+func ended(c *net.UnixConn) (is bool) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	err = raw.Control(func(fd uintptr) {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		is = n == 0 && err == nil || errors.Is(err, unix.ECONNRESET)
+	})
+	return is || err != nil
 }
 
 // peerPID is the process that has connected, as this one sees it; -1 when it cannot be told.

@@ -163,3 +163,39 @@ func TestRefusal(t *testing.T) {
 		t.Errorf("log %q", got)
 	}
 }
+
+// Who waits for the requests of a process that has ended, and ends itself, does not take the node after them.
+func TestEnterNobody(t *testing.T) {
+	s, _ := listen(t, Options{})
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "other"), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client := dial(t, l.Addr().String())
+	c, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s.mu.Lock()
+	s.busy, s.leaving = 1, true
+	s.mu.Unlock()
+	entered := make(chan error, 1)
+	go func() { entered <- s.enter(c, 0) }()
+	select {
+	case err := <-entered:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-entered; err == nil || !strings.Contains(err.Error(), "has not waited") {
+		t.Error(err)
+	}
+	s.leave() // and it is not taken now
+	if err := s.enter(c, 0); err == nil || s.busy != 0 {
+		t.Errorf("%v, process %d has the node", err, s.busy)
+	}
+}
