@@ -29,6 +29,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Model of {{.Table}} on {{.System.Name}}</title>
 <style>
 {{.Style}}
+body{max-width:min(70em,calc(100vw - 3em))}p,svg{max-width:60em}
 </style>
 <h1>{{.Table}} on system {{.System.Name}}, as the model has it</h1>
 <p>{{.Layers}} layers, {{.Parameters}} parameters, {{g .Megabytes}} MB of gradients. {{.Source}}</p>
