@@ -49,7 +49,7 @@ func (j *Jobs) Renew(name string, generation uint64) (time.Time, error) {
 	defer j.mu.Unlock()
 	r := j.records[name]
 	if r == nil {
-		return time.Time{}, refuse(NotFound, "name", "no such job: %s: its lease may have ended, install it again", clip(name))
+		return time.Time{}, refuse(NotFound, "job "+clip(name), "no such job: its lease may have ended, install it again")
 	}
 	if err := j.checkGeneration(name, generation); err != nil {
 		return time.Time{}, err

@@ -81,6 +81,9 @@ func TestLeaseEnds(t *testing.T) {
 	_, err := r.client.GetJob(ctx, &apiv1.GetJobRequest{Name: "left"})
 	code(t, err, codes.NotFound)
 	_, err = r.client.RenewLease(ctx, &apiv1.RenewLeaseRequest{Name: "left"})
+	if s := status.Convert(err).Message(); s != "job left: no such job: its lease may have ended, install it again" {
+		t.Errorf("%q", s)
+	}
 	code(t, err, codes.NotFound)
 	leased("kept", 20*time.Second) // installing again renews, with the new lease
 	if gone := jobs.Expire(c.pass(19 * time.Second)); len(gone) != 0 {
