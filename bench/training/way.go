@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"gradnic/aggregation"
 	"gradnic/codec"
@@ -18,6 +19,9 @@ const (
 	workers = 8
 	payload = 1500 - 28 - 32
 )
+
+// patience is how long a round may wait for a worker: all of them compute on the CPUs that there are, and a busy machine takes its time.
+const patience = 5 * time.Minute
 
 // way is how gradients become their mean: jobs on a NIC, and what they cost a worker in each step.
 type way struct {
@@ -38,7 +42,7 @@ func (w *way) add(n, elements int, shape aggregation.Spec) {
 
 // overCodec is a job whose contributions and results have a codec. Top-k has error feedback in the workers.
 func overCodec(ctx context.Context, s *demo.Session, name string) (*way, error) {
-	spec := &dataplane.NativeSpec{Type: aggregation.Float32, Op: aggregation.Mean, Order: aggregation.Ranked, Codec: name}
+	spec := &dataplane.NativeSpec{Type: aggregation.Float32, Op: aggregation.Mean, Order: aggregation.Ranked, Codec: name, Deadline: patience}
 	job := dataplane.JobSpec{Name: "train", Slots: 256, Elements: spec.FitElements(workers, payload), Native: spec}
 	in, out, err := spec.Codecs(workers, job.Elements)
 	if err != nil {
@@ -80,8 +84,8 @@ func overTHC(ctx context.Context, s *demo.Session, _ string) (*way, error) {
 		elements int // of the array
 		spec     dataplane.NativeSpec
 	}{
-		{"norms", codec.THCBlocks(n), dataplane.NativeSpec{ID: 1, Type: aggregation.Float32, Op: aggregation.Max}},
-		{"values", codec.THCPadded(n), dataplane.NativeSpec{ID: 2, Type: aggregation.Int8}},
+		{"norms", codec.THCBlocks(n), dataplane.NativeSpec{ID: 1, Type: aggregation.Float32, Op: aggregation.Max, Deadline: patience}},
+		{"values", codec.THCPadded(n), dataplane.NativeSpec{ID: 2, Type: aggregation.Int8, Deadline: patience}},
 	} {
 		job := dataplane.JobSpec{Name: j.name, Slots: 256, Elements: min(j.elements, j.spec.FitElements(workers, payload)), Native: &j.spec}
 		ws, leave, err := s.Join(ctx, job)
