@@ -25,7 +25,7 @@ type Ended struct {
 
 // Error implements error.
 func (e *Ended) Error() string {
-	what := "did not come or left"
+	what := "left, or did not come within the job's deadline (gradnic install job --deadline)"
 	if errors.Is(e.Why, ErrOutOfStep) {
 		what = "started anew or stayed behind"
 	}
