@@ -53,7 +53,7 @@ type Shot struct {
 type Report struct {
 	Suite    string    `json:"suite"`
 	Target   string    `json:"target"`
-	Elements int       `json:"elements"`
+	Elements int       `json:"elements"` // of a packet; 0 where cases, or workers under test, have their own
 	Results  []Result  `json:"results"`
 	Started  time.Time `json:"started"`
 }
@@ -100,6 +100,9 @@ func Run(ctx context.Context, s *Suite, t Target, name string, o Options) (*Repo
 		return nil, err
 	}
 	r := &Report{Suite: s.Name, Target: name, Elements: o.Elements, Started: time.Now()}
+	if s.OneSize {
+		r.Elements = 0
+	}
 	first, seen := 0, past{}
 	for _, only := range o.Only {
 		if !slices.ContainsFunc(s.Cases, func(c Case) bool { return c.Name == only }) {

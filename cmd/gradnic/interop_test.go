@@ -133,3 +133,49 @@ func TestInteropReplayUsage(t *testing.T) {
 	gradnic(t, "", "interop", "replay", "x.pcap", "--interface", "lo", "--speed", "-1").want(t, exitUsage, "--speed")
 	gradnic(t, "", "interop", "replay", "x.pcap", "--interface", "nosuchdev0").want(t, exitFailed, "nosuchdev0")
 }
+
+// docs/json.md names every key of what the kit prints for machines, and of what bench gen plans and sends.
+func TestJSONDocumentKeys(t *testing.T) {
+	page, err := os.ReadFile("../../docs/json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		section string
+		args    string
+	}{
+		{"## `gradnic interop run -j`", "interop run --suite accl,switchml --target mem -j"},
+		{"## `gradnic bench gen -j`", "bench gen --kind udp --to 127.0.0.1 --for 10ms -j"},
+		{"## `gradnic bench gen -j`", "bench gen --dry-run --to 127.0.0.1 --to-mac 02:00:00:00:00:01 --rate 50% --link 1Gbit/s-L1 -j"},
+	} {
+		_, text, found := strings.Cut(string(page), x.section)
+		text, _, _ = strings.Cut(text, "\n## ")
+		if !found {
+			t.Fatalf("docs/json.md has no section %s", x.section)
+		}
+		r := gradnic(t, "", strings.Fields(x.args)...)
+		var document any
+		if err := json.Unmarshal([]byte(r.out), &document); err != nil {
+			t.Fatalf("%s: %v: %s%s", x.args, err, r.out, r.err)
+		}
+		var check func(any)
+		check = func(v any) {
+			switch v := v.(type) {
+			case map[string]any:
+				for key, inner := range v {
+					if !strings.Contains(text, "`"+key+"`") && !strings.Contains(text, "`"+key+"[]`") {
+						t.Errorf("%s: docs/json.md does not say what %q is", x.args, key)
+					}
+					check(inner)
+				}
+			case []any:
+				for _, inner := range v {
+					check(inner)
+				}
+			case nil:
+				t.Errorf("%s: null in %s", x.args, r.out)
+			}
+		}
+		check(document)
+	}
+}
