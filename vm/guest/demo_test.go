@@ -14,7 +14,7 @@ import (
 
 // The whole NIC on this kernel: four workers' gradients over AF_XDP, every element right, every frame accounted for.
 func TestDemo(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, "/gradnic", "demo", "--json", "--workers=4", "--iters=1")
 	c.Dir = "/tmp"

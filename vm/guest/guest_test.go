@@ -139,18 +139,22 @@ func TestWhatTheKernelLacks(t *testing.T) {
 }
 
 // Every frame of the kernel's own generator is counted by the NIC, by the program and by the socket, and comes once, in order.
+// An emulated NIC that has no buffer free, since the guest is slow, leaves one frame in its own queue and the next in that of the
+// emulator's hub; when it has buffers again the emulator (qemu_flush_queued_packets) empties the hub's queue first, and what the
+// generator has ready follows at once. So there some frames may come late, one for each time that there was no buffer.
 func TestEveryFrameOfPktgen(t *testing.T) {
 	eachNIC(t, func(t *testing.T, c nicCase, gen, nut nic) {
-		countAll(t, gen, nut, xdp.Auto)
+		countAll(t, gen, nut, xdp.Auto, 50)
 	})
 	// Native mode only: pktgen's frames over a veth into a generic program panic some kernels.
 	t.Run("veth", func(t *testing.T) {
 		gen, nut := vethPair(t)
-		countAll(t, gen, nut, xdp.Native)
+		countAll(t, gen, nut, xdp.Native, 0)
 	})
 }
 
-func countAll(t *testing.T, gen, nut nic, mode xdp.Mode) {
+// countAll sends 1000 frames of each size, of which so many may come later than a frame behind them.
+func countAll(t *testing.T, gen, nut nic, mode xdp.Mode, mayBeLate int) {
 	for _, size := range []int{60, 298, 1514} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			const frames = 1000
@@ -167,7 +171,8 @@ func countAll(t *testing.T, gen, nut nic, mode xdp.Mode) {
 			go func() { done <- s.run() }()
 			next := make(map[int]uint32)
 			seen := make(map[uint32]bool)
-			got := e.receive(t, frames, 10*time.Second, func(q int, f []byte) {
+			late := 0
+			got := e.receive(t, frames, time.Minute, func(q int, f []byte) {
 				if len(f) != size || binary.BigEndian.Uint32(f[headers:]) != pktgenMagic {
 					t.Fatalf("%d bytes: %x", len(f), f[:min(len(f), 64)])
 				}
@@ -176,9 +181,11 @@ func countAll(t *testing.T, gen, nut nic, mode xdp.Mode) {
 					t.Fatalf("number %d twice", number)
 				}
 				if number < next[q] {
-					t.Fatalf("queue %d: number %d after %d", q, number, next[q]-1)
+					if late++; late > mayBeLate {
+						t.Fatalf("queue %d: number %d after %d; %d came late", q, number, next[q]-1, late)
+					}
 				}
-				seen[number], next[q] = true, number+1
+				seen[number], next[q] = true, max(next[q], number+1)
 			})
 			if err := <-done; err != nil {
 				t.Fatal(err)
@@ -221,7 +228,7 @@ func TestTransmit(t *testing.T) {
 			}
 			home := make(map[uint64]int)
 			var done [perKick]uint64
-			for until := time.Now().Add(10 * time.Second); len(home) < perKick; {
+			for until := time.Now().Add(time.Minute); len(home) < perKick; {
 				if err := sender.Kick(); err != nil {
 					t.Fatal(err)
 				}
@@ -233,7 +240,7 @@ func TestTransmit(t *testing.T) {
 				}
 			}
 			want := uint32(round * perKick)
-			got := to.receive(t, perKick, 10*time.Second, func(_ int, f []byte) {
+			got := to.receive(t, perKick, time.Minute, func(_ int, f []byte) {
 				size := sizes[(round+int(want)%perKick)%len(sizes)]
 				if n := binary.BigEndian.Uint32(f[headers:]); n != want || len(f) != size {
 					t.Fatalf("frame %d of %d bytes arrived, want %d of %d", n, len(f), want, size)

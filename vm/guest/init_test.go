@@ -84,7 +84,7 @@ func runSockets() error {
 	if *sockets == "" {
 		return nil
 	}
-	c := exec.Command("/xdp.test", "-test.v", "-test.timeout=200s", "-test.run="+*sockets)
+	c := exec.Command("/xdp.test", "-test.v", "-test.timeout=15m", "-test.run="+*sockets)
 	c.Env = append(os.Environ(), "HOME=/", "TMPDIR=/tmp")
 	c.Dir, c.Stdout, c.Stderr = "/tmp", os.Stdout, os.Stderr
 	if err := c.Run(); err != nil {

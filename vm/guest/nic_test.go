@@ -70,7 +70,7 @@ func (n nic) up(t *testing.T) {
 
 func (n nic) waitCarrier(t *testing.T) {
 	t.Helper()
-	for until := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		on, err := os.ReadFile("/sys/class/net/" + n.name + "/carrier")
 		if err == nil && on[0] == '1' {
 			return
@@ -115,7 +115,7 @@ func (n nic) counter(t *testing.T, name string) int {
 // settle waits until a counter has risen by n since before, or a while: some drivers ask their hardware every two seconds.
 func (n nic) settle(t *testing.T, name string, before, by int) int {
 	t.Helper()
-	for until := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if got := n.counter(t, name) - before; got >= by || time.Now().After(until) {
 			return got
 		}
