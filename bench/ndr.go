@@ -39,6 +39,8 @@ const (
 	goalNDRSize  = 1066
 	goalNDRLoss  = 0.005
 	integrityPPS = 20_000
+	// integrityFrames are at least sent to look at.
+	integrityFrames = 500
 )
 
 // NDR searches for the highest rates at which devices that send every frame back lose none, or half a percent. The
@@ -285,6 +287,7 @@ func (r *Rig) integrity(ctx context.Context, c contestant, size int) (note strin
 	}
 	at := flow.UDP.StampAt()
 	var sum *sink.Summary
+	var sent uint64
 	err = r.gen.Do(func() (err error) {
 		s, err := sink.StartXDP(ctx, r.genIndex, sink.Options{Flow: flow.SwitchML, Longest: size, StampAt: at})
 		if err != nil {
@@ -293,7 +296,13 @@ func (r *Rig) integrity(ctx context.Context, c contestant, size int) (note strin
 		g, err := gen.Open(gen.Options{IfIndex: r.genIndex, Frame: frame, StampAt: at, Rate: integrityPPS, NoReceiver: true})
 		if err == nil {
 			if err = r.carrier(ctx); err == nil {
-				_, err = g.RunPaced(ctx, 100*time.Millisecond)
+				// As often as it takes to send enough, where the machine does not let the generator run.
+				for try := 0; err == nil && sent < integrityFrames && try < 50; try++ {
+					var res *gen.Result
+					if res, err = g.RunPaced(ctx, 100*time.Millisecond); res != nil {
+						sent += res.Frames
+					}
+				}
 			}
 			err = errors.Join(err, g.Close())
 		}
@@ -309,6 +318,8 @@ func (r *Rig) integrity(ctx context.Context, c contestant, size int) (note strin
 		return fmt.Sprintf("INVALID: the device damages frames: %d of %d", sum.Damaged, sum.Frames), nil
 	case sum.Frames == 0:
 		return "INVALID: no frame comes back", nil
+	case sent < integrityFrames:
+		return fmt.Sprintf("INVALID: the generator sent %d frames, too few to tell whether they come back as they were", sent), nil
 	}
 	return "", nil
 }
