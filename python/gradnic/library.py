@@ -81,11 +81,14 @@ def load():
                     why = e
             else:
                 raise OSError(f"libgradnic.so cannot be loaded; build it with `make lib` or set GRADNIC_LIBRARY: {why}")
-            for name, (result, arguments) in _FUNCTIONS.items():
-                f = getattr(lib, name)
-                f.restype, f.argtypes = result, arguments
-            if lib.gradnic_abi() != ABI:
-                raise OSError(f"{lib._name} has interface {lib.gradnic_abi()}; this package is for {ABI}")
+            try:
+                if lib.gradnic_abi() != ABI:
+                    raise OSError(f"{lib._name} has interface {lib.gradnic_abi()}; this package is for {ABI}: build both from one checkout")
+                for name, (result, arguments) in _FUNCTIONS.items():
+                    f = getattr(lib, name)
+                    f.restype, f.argtypes = result, arguments
+            except AttributeError as e:
+                raise OSError(f"this is not gradnic's library: {e}") from None
             _loaded = lib
         return _loaded
 

@@ -3,6 +3,7 @@
 python_test.go makes the ring and runs this file.
 """
 
+import ctypes.util
 import gc
 import multiprocessing
 import os
@@ -331,6 +332,15 @@ class RingTest(unittest.TestCase):
 
         for n in self.each(f):
             self.assertLess(n, 80)
+
+    def test_library(self):
+        """A library that is not there, or another one, is an OSError that says so."""
+        code = "import gradnic\ntry:\n    gradnic.version()\nexcept OSError as e:\n    print(e)\n"
+        for path, want in [("/nowhere/at/all.so", "make lib"), (ctypes.util.find_library("m"), "not gradnic's library")]:
+            out = subprocess.run(
+                [sys.executable, "-c", code], env=dict(os.environ, GRADNIC_LIBRARY=path), stdout=subprocess.PIPE, text=True, timeout=20
+            )
+            self.assertIn(want, out.stdout)
 
     def test_spawn(self):
         """Processes that are spawned have a NIC each; a Nic cannot be sent to them."""
