@@ -106,7 +106,7 @@ boot() {
 	mapfile -t net < <(nics)
 	echo "=== VM: Linux $(<"$at/release")"
 	# The init gets what follows "--" as its arguments.
-	timeout -k 5 "${GRADNIC_VM_TIMEOUT:-200}" qemu-system-x86_64 -M q35 -accel tcg,thread=single -cpu max -smp 2 -m 1G -nographic -no-reboot \
+	timeout -k 5 "${GRADNIC_VM_TIMEOUT:-300}" qemu-system-x86_64 -M q35 -accel tcg,thread=single -cpu max -smp 2 -m 1G -nographic -no-reboot \
 		-nodefaults -serial stdio -kernel "$at/vmlinuz" -initrd "$at/initrd" "${net[@]}" \
 		-append "console=ttyS0 quiet no_timer_check panic=-1 oops=panic -- -test.v -sockets=$socket_tests" </dev/null 2>&1 |
 		tr -d '\r' >"$log" || true
