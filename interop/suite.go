@@ -154,8 +154,8 @@ type Frame struct {
 	Fill uint8 `yaml:"fill"`
 	// Hex is the whole frame, in hexadecimal; {nic.mac}, {nic.ip}, {w0.mac}, {w0.ip} and so on may stand in it.
 	Hex string `yaml:"hex"`
-	// Any are parts that are not compared: header fields by name, "values", "body", and ip.tos, ip.id, ip.ttl,
-	// ip.flags, ip.checksum, udp.src, udp.dst, udp.checksum.
+	// Any are parts that are not compared: header fields by name, "values", "body", and those below the protocol (lowerParts),
+	// such as ip.tos or udp.checksum.
 	Any []string `yaml:"any"`
 
 	// After is for frames that may come: how many milliseconds after the first sending of what is repeated, at least.
@@ -302,6 +302,14 @@ func (s *Suite) checkSteps(steps []Step) error {
 		if set != 1 {
 			return fmt.Errorf("step %d: one of send, expect, take, pause, let, array, capture, do, end", i+1)
 		}
+		if a := x.Array; a != nil && (a.Segments < 0 || a.Segments > 1<<16 || a.Plus < -1<<16 || a.Plus > 1<<16) {
+			return fmt.Errorf("step %d: array of %d packets and %d elements: legal are 65536 of each", i+1, a.Segments, a.Plus)
+		}
+		for _, n := range []int{x.Times, x.Take, x.Pause, x.Quiet} {
+			if n < 0 || n > 100_000 {
+				return fmt.Errorf("step %d: times, take, pause and quiet: legal are 0 to 100000", i+1)
+			}
+		}
 		if x.Do != "" && s.Parts[x.Do] == nil {
 			return fmt.Errorf("step %d: do: %q: there is no such part", i+1, x.Do)
 		}
@@ -331,6 +339,14 @@ func (s *Suite) checkSteps(steps []Step) error {
 		for _, f := range frames {
 			if f.Hex == "" && (f.From == nil) == (f.To == nil) {
 				return fmt.Errorf("step %d: a frame is from a worker or to one", i+1)
+			}
+			for _, r := range []*int{f.From, f.To} {
+				if r != nil && (*r < 0 || *r > 254) {
+					return fmt.Errorf("step %d: worker %d: legal are 0 to 254", i+1, *r)
+				}
+			}
+			if f.Size < 0 || f.Size > 1<<16 || f.Elements < 0 || f.Elements > 1<<16 || f.VLAN < 0 || f.VLAN > 4095 {
+				return fmt.Errorf("step %d: a frame of %d bytes, %d elements, VLAN %d: legal are 65536 of the first two, 4095", i+1, f.Size, f.Elements, f.VLAN)
 			}
 			if f.Slice != nil && f.Body != "" {
 				return fmt.Errorf("step %d: a slice has its own body", i+1)
