@@ -6,6 +6,7 @@ import math
 import operator
 import os
 import threading
+import time
 import weakref
 
 import numpy
@@ -144,17 +145,15 @@ class Operation:
 
     def wait(self, timeout=None):
         """Waits until it is over, timeout seconds at most, and returns its Stats. Raises TimeoutError, or what went wrong."""
-        left = None if timeout is None else max(float(timeout), 0.0)
-        if left is not None and math.isnan(left):
+        end = None if timeout is None else time.monotonic() + max(float(timeout), 0.0)
+        if end is not None and math.isnan(end):
             raise InvalidArgument("timeout nan: it must be seconds")
         while True:
-            step = 0.1 if left is None else min(left, 0.1)  # in between Python sees signals
-            if self._poll(step):
+            left = 0.1 if end is None else min(max(end - time.monotonic(), 0.0), 0.1)
+            if self._poll(left):  # 0.1 s at most: in between Python sees signals
                 break
-            if left is not None:
-                left -= step
-                if left <= 0:
-                    raise TimeoutError("the operation is still under way")
+            if end is not None and time.monotonic() >= end:
+                raise TimeoutError("the operation is still under way")
         if isinstance(self._result, Exception):
             raise self._result
         return self._result
@@ -164,7 +163,12 @@ class Operation:
         return self._poll(0)
 
     def _poll(self, seconds):
-        with self._lock:
+        # While another thread waits for it, that one learns of the end, and done() must not wait along.
+        if not (self._lock.acquire(timeout=seconds) if seconds > 0 else self._lock.acquire(blocking=False)):
+            if self._nic._pid != os.getpid():
+                raise Forked("this process was forked while another thread waited for the operation: start it with spawn or exec instead")
+            return self._result is not None
+        try:
             if self._result is not None:
                 return True
             st = library.StatsStruct()
@@ -181,6 +185,8 @@ class Operation:
             self._held = None
             self._nic._forget(self)
             return True
+        finally:
+            self._lock.release()
 
 
 def _open(path, options):

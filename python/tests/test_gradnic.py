@@ -319,6 +319,29 @@ class RingTest(unittest.TestCase):
         finally:
             os.kill(int(out.stdout), 9)
 
+    def test_done_does_not_wait(self):
+        """While a thread waits for an operation, done() and the start of others do not wait along."""
+        nic = self.nics[0]
+        op = nic.start(gradient(0, 10), codec="none")
+        waiter = threading.Thread(target=op.wait)
+        waiter.start()
+        time.sleep(0.05)
+        begin = time.monotonic()
+        for _ in range(100):
+            self.assertFalse(op.done())
+        for _ in range(100):  # from the 64th on each looks at what is over
+            nic.start(None)
+        with self.assertRaises(TimeoutError):
+            op.wait(0)
+        took = time.monotonic() - begin  # 13 s when each waits along
+        self.nics[1].all_reduce(gradient(1, 10), codec="none")
+        for _ in range(100):
+            self.nics[1].start(None)
+        self.each(lambda node, nic: nic.barrier())
+        waiter.join()
+        self.assertLess(took, 5)
+        self.assertTrue(op.done())
+
     def test_unobserved(self):
         """Operations that nobody waits for do not pile up."""
 
