@@ -122,7 +122,7 @@ func TestInKernelJobs(t *testing.T) {
 		if name == "b" && err == nil {
 			continue
 		}
-		refused(err, codes.ResourceExhausted, "install job c: sums: 8192 slots more, of 16384 with 2 jobs in them: no room for the slots")
+		refused(err, codes.ResourceExhausted, "install job c: sums: 8192 slots: no room for the slots: of 16384, which the 2 jobs there share, ")
 	}
 	if err := r.jobs.Remove("b"); err != nil {
 		t.Fatal(err)

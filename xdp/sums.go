@@ -191,9 +191,12 @@ func (s *Sums) Install(j SumJob) (SumJobID, error) {
 	if s.closed {
 		return 0, ErrSumsClosed
 	}
-	base, ok := s.room(j.Slots)
-	if !ok || len(s.all) == MaxSumJobs {
-		return 0, fmt.Errorf("sums: %d slots more, of %d with %d jobs in them: %w", j.Slots, s.size, len(s.all), ErrNoSumSlots)
+	base, most, ok := s.room(j.Slots)
+	switch {
+	case len(s.all) == MaxSumJobs:
+		return 0, fmt.Errorf("sums: %d jobs are there already, the most that can be: %w", MaxSumJobs, ErrNoSumSlots)
+	case !ok:
+		return 0, fmt.Errorf("sums: %d slots: %w: of %d, which the %d jobs there share, %d in a row are free", j.Slots, ErrNoSumSlots, s.size, len(s.all), most)
 	}
 	// Numbers are used in turn, so that a program that still counts for a job that is gone does not count for the next.
 	id := s.next % MaxSumJobs
@@ -246,16 +249,17 @@ func (s *Sums) Reset(id SumJobID) error {
 }
 
 // room finds slots in a row that no job has, where the fewest are: what is left in a row stays long for a large job.
-func (s *Sums) room(slots int) (base uint32, ok bool) {
+func (s *Sums) room(slots int) (base uint32, most int, ok bool) {
 	jobs := slices.SortedFunc(maps.Values(s.all), func(a, b *sumJob) int { return cmp.Compare(a.base, b.base) })
 	begin, least := 0, s.size+1
 	for _, j := range append(jobs, &sumJob{base: uint32(s.size)}) {
-		if free := int(j.base) - begin; free >= slots && free < least {
+		free := int(j.base) - begin
+		if free >= slots && free < least {
 			base, least, ok = uint32(begin), free, true
 		}
-		begin = int(j.base) + j.Slots
+		most, begin = max(most, free), int(j.base)+j.Slots
 	}
-	return base, ok
+	return base, most, ok
 }
 
 func sumWorker(id SumJobID, rank int) uint32 { return uint32(int(id)*MaxSumWorkers + rank) }

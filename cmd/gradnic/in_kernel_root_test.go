@@ -199,7 +199,7 @@ func TestInKernelSessions(t *testing.T) {
 			f.gradnic(t, "install", "job", "beside", "--workers", "2", "--slots", "8192", "--in-kernel").want(t, exitOK, "job beside installed\n")
 		}
 	}
-	f.gradnic(t, "install", "job", "third", "--workers", "2", "--in-kernel").want(t, exitFailed, "of 16384 with 2 jobs in them: no room for the slots")
+	f.gradnic(t, "install", "job", "third", "--workers", "2", "--in-kernel").want(t, exitFailed, "no room for the slots: of 16384, which the 2 jobs there share, ")
 	terminate(t, cmd)
 }
 
