@@ -107,6 +107,7 @@ func TestSuiteErrors(t *testing.T) {
 		head + "      - send: {values: {}}\n":                           "from a worker or to one",
 		head + "      - send: {from: 0, fields: {slto: 1}}\n":           `field "slto": layout switchml has none`,
 		head + "      - send: {from: 0, any: [nothing]}\n":              `any: "nothing": no such part`,
+		head + "      - take: 1\n    call: {count: -5}\n":               "case a: a call of -5 elements",
 		head + "      - send: {from: -1}\n":                             "step 1: worker -1",
 		head + "      - expect: [{to: 255}]\n":                          "step 1: worker 255",
 		head + "      - {send: {from: 0}, times: 100001}\n":             "step 1: times, take",

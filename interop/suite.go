@@ -268,6 +268,9 @@ func (s *Suite) check() (err error) {
 		}
 		seen[c.Name] = true
 		c.Slots = max(c.Slots, 1)
+		if k := c.Call; k != nil && (k.Count < 0 || k.Count > 1<<22 || k.Root < 0 || k.Root > 254 || k.Nodes < 0 || k.Nodes > 254) {
+			return fmt.Errorf("case %s: a call of %d elements, root %d, %d nodes: legal are 4194304, 254, 254", c.Name, k.Count, k.Root, k.Nodes)
+		}
 		if c.Call != nil && c.Call.Codec != "" && c.Call.Nodes == 0 {
 			c.Call.Nodes = 2
 		}
