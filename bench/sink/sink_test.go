@@ -147,18 +147,24 @@ func startXDP(t *testing.T, ns *netlab.NS, index int, o Options) *Sink {
 func TestQueuesAddUp(t *testing.T) {
 	from, to, fromIndex, toIndex, _ := link(t, 8, 1500)
 	for _, queues := range []int{1, 2, 3, 8} {
-		// A generator that the machine did not let send all is tried again; the sums hold all the same.
-		for try := 1; !addUp(t, from, fromIndex, to, toIndex, queues); try++ {
-			if try == 10 {
-				t.Logf("%d queues: not all was sent in any of %d tries: the machine is too busy", queues, try)
+		// Where the machine did not let the generator send all, or the sink take all before its rings were full, it is tried
+		// again; the sums hold all the same.
+		taken := false
+		for try := range 10 {
+			sent, lost := addUp(t, from, fromIndex, to, toIndex, queues)
+			taken = taken || !lost
+			if !lost && (sent || try >= 3) {
 				break
 			}
+		}
+		if !taken {
+			t.Errorf("%d queues: frames were lost in each try", queues)
 		}
 	}
 }
 
-// addUp sends through queues, and tells whether all was sent that was asked for.
-func addUp(t *testing.T, from *netlab.NS, fromIndex int, to *netlab.NS, toIndex, queues int) (all bool) {
+// addUp sends through queues, and tells whether all was sent that was asked for, and whether some of it was lost.
+func addUp(t *testing.T, from *netlab.NS, fromIndex int, to *netlab.NS, toIndex, queues int) (all, lost bool) {
 	t.Helper()
 	s := startXDP(t, to, toIndex, Options{Flow: flow.UDP, Queues: 8, Latency: true})
 	var r *gen.Result
@@ -184,13 +190,13 @@ func addUp(t *testing.T, from *netlab.NS, fromIndex int, to *netlab.NS, toIndex,
 	if sum != r.Frames || r.Asked != 10_001 || r.Frames > r.Asked || len(r.Queues) != queues {
 		t.Errorf("%d queues: %d frames, the queues' sum %d, asked %d", queues, r.Frames, sum, r.Asked)
 	}
-	if got.Unique != r.Numbers || got.Lost+got.Damaged+got.Duplicates != 0 || got.Streams != queues {
+	if got.Unique > r.Numbers || got.Unique < r.Numbers/2 || got.Damaged+got.Duplicates != 0 || got.Streams != queues {
 		t.Errorf("%d queues: %+v of %+v", queues, got, r.Counts)
 	}
-	if got.Latency == nil || got.Latency.Samples != int64(r.Frames) || (got.Latency.P999 == nil) != (r.Frames < 10_000) {
+	if got.Latency == nil || got.Latency.Samples != int64(got.Unique) || (got.Latency.P999 == nil) != (got.Unique < 10_000) {
 		t.Errorf("%d queues: latency %+v", queues, got.Latency)
 	}
-	return r.Invalid() == "" && r.Frames == r.Asked
+	return r.Invalid() == "" && r.Frames == r.Asked, got.Unique != r.Numbers
 }
 
 // Frames larger than a chunk leave and arrive in pieces, whole.
