@@ -2,6 +2,7 @@ package interop
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -59,7 +60,13 @@ func (j *judge) breaks(rule, format string, args ...any) {
 // why a frame from a worker to the protocol's port is no message.
 func (j *judge) read(frame []byte, from bool) (m message, ok bool, wrong string) {
 	var p inet.Packet
-	if inet.Parse(frame, &p) != inet.OK || p.Proto != inet.ProtoUDP {
+	if fault := inet.Parse(frame, &p); fault != inet.OK {
+		if from && j.meant(frame) {
+			wrong = fault.String()
+		}
+		return m, false, wrong
+	}
+	if p.Proto != inet.ProtoUDP {
 		return m, false, ""
 	}
 	port := p.SrcPort
@@ -93,6 +100,19 @@ func (j *judge) read(frame []byte, from bool) (m message, ok bool, wrong string)
 	return m, true, ""
 }
 
+// meant tells whether a frame whose headers are wrong is to the protocol's port, as far as can be read: one that was cut, or whose
+// lengths contradict each other.
+func (j *judge) meant(frame []byte) bool {
+	if len(frame) < inet.PayloadOffset || !isIPv4(frame) || frame[inet.L3Offset] != 0x45 || frame[23] != inet.ProtoUDP {
+		return false
+	}
+	if f := binary.BigEndian.Uint16(frame[20:]); f&0x1fff != 0 { // a later fragment has no port
+		return false
+	}
+	port := binary.BigEndian.Uint16(frame[36:])
+	return j.native && port == native.Port || !j.native && switchml.IsPort(port)
+}
+
 // request notes what a worker has sent.
 func (j *judge) request(frame []byte, now time.Time) (isMessage bool) {
 	m, ok, wrong := j.read(frame, true)
@@ -113,7 +133,7 @@ func (j *judge) request(frame []byte, now time.Time) (isMessage bool) {
 	switch {
 	case last == nil:
 		if j.native && m.resend {
-			j.breaks("resend-flag", "%s: a first packet says that it was sent before", where)
+			j.breaks("resend-flag", "%s: the first packet that came says that it was sent before; unless the link lost one", where)
 		}
 	case j.native && m.epoch != last.epoch && !m.resend:
 		// The workers came together anew: rounds begin again, and a packet may be what the last epoch's was.
