@@ -82,6 +82,8 @@ def main():
         from gradnic import ddp
 
         nic = gradnic.Nic(o.socket)
+        if nic.status().phase == "failed":  # since a training before this one
+            nic.reform(range(o.world))
         ring = ddp.Ring(nic, codec=o.codec)
         model.register_comm_hook(ring, ddp.all_reduce_hook)
     elif o.how == "ordered":
