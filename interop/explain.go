@@ -107,6 +107,22 @@ func (sc *scope) difference(b *strings.Builder, w *built, got []byte) {
 			}
 		}
 	}
+	type place struct {
+		name  string
+		value uint64
+	}
+	first := map[string]place{} // of a value that is the card's, and the same everywhere
+	for _, u := range w.free {
+		if len(got) < u.base+u.field.Offset+(u.field.Width+7)/8 {
+			continue
+		}
+		v := u.field.Get(got, u.base)
+		if p, ok := first[u.name]; !ok {
+			first[u.name] = place{u.field.Name, v}
+		} else if p.value != v {
+			fmt.Fprintf(b, "\n  %s: want what %s is, %s, got %s", u.field.Name, p.name, u.field.Text(p.value), u.field.Text(v))
+		}
+	}
 	fmt.Fprintf(b, "\nwant\n%sgot\n%s", hexDump(w.frame, got, w.mask), hexDump(got, w.frame, w.mask))
 }
 

@@ -90,3 +90,22 @@ func TestExplainStale(t *testing.T) {
 		t.Fatalf("%v: %+v", err, r.Results)
 	}
 }
+
+// A value that is the card's to choose, and the same in two places of a frame, is named when it is not.
+func TestExplainChosenValue(t *testing.T) {
+	s := load(t, "ring")
+	sc := scope{s: s}
+	base := s.layout.Base()
+	frame := make([]byte, base+40)
+	w := built{frame: frame, mask: make([]byte, len(frame)), free: []unbound{{"boot", s.layout.Field("generation"), base}, {"boot", s.layout.Field("epoch"), base}}}
+	got := bytes.Clone(frame)
+	got[base+8+3], got[base+12+3] = 7, 9
+	if w.matches(got) {
+		t.Fatal("7 is 9")
+	}
+	var b strings.Builder
+	sc.difference(&b, &w, got)
+	if !strings.Contains(b.String(), "epoch: want what generation is, 0x7, got 0x9\n") {
+		t.Errorf("%s", b.String())
+	}
+}

@@ -34,6 +34,9 @@ func newInteropReplayCmd() *cobra.Command {
 			if iface == "" {
 				return usageErrorf("--interface is missing: which one the frames leave by")
 			}
+			if o.Count < 0 {
+				return usageErrorf("--count %d: frames from 1, or 0 for all", o.Count)
+			}
 			switch speed {
 			case "original":
 			case "max":

@@ -131,6 +131,7 @@ func TestRunLayout(t *testing.T) {
 func TestInteropReplayUsage(t *testing.T) {
 	gradnic(t, "", "interop", "replay", "x.pcap").want(t, exitUsage, "--interface")
 	gradnic(t, "", "interop", "replay", "x.pcap", "--interface", "lo", "--speed", "-1").want(t, exitUsage, "--speed")
+	gradnic(t, "", "interop", "replay", "x.pcap", "--interface", "lo", "--count", "-1").want(t, exitUsage, "--count")
 	gradnic(t, "", "interop", "replay", "x.pcap", "--interface", "nosuchdev0").want(t, exitFailed, "nosuchdev0")
 }
 
