@@ -23,7 +23,7 @@ demo: build ## sum eight workers' real gradients in the network (root: over AF_X
 
 test: ## run all tests (root: with AF_XDP), list what was skipped
 	@mkdir -p build
-	$(GO) run ./internal/ci/testsum -out build/test.json -again 3 $(if $(filter ./...,$(PKG)),-need-native) $(GO) test -json -count=1 -p $(P) -timeout 8m $(PKG)
+	$(GO) run ./internal/ci/testsum -out build/test.json -again 3 $(if $(filter ./...,$(PKG)),-need-native) $(GO) test -json -count=1 -p $(P) -timeout 15m $(PKG)
 
 race: ## run all tests under the race detector (needs a C compiler)
 	@mkdir -p build

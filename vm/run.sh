@@ -106,19 +106,20 @@ boot() {
 	mapfile -t net < <(nics)
 	echo "=== VM: Linux $(<"$at/release")"
 	# The init gets what follows "--" as its arguments.
-	timeout -k 5 "${GRADNIC_VM_TIMEOUT:-300}" qemu-system-x86_64 -M q35 -accel tcg,thread=single -cpu max -smp 2 -m 1G -nographic -no-reboot \
+	timeout -k 5 "${GRADNIC_VM_TIMEOUT:-600}" qemu-system-x86_64 -M q35 -accel tcg,thread=single -cpu max -smp 2 -m 1G -nographic -no-reboot \
 		-nodefaults -serial stdio -kernel "$at/vmlinuz" -initrd "$at/initrd" "${net[@]}" \
 		-append "console=ttyS0 quiet no_timer_check panic=-1 oops=panic -- -test.v -sockets=$socket_tests" </dev/null 2>&1 |
 		tr -d '\r' >"$log" || true
 	sed -n -E '/^ *(--- |AF_XDP )/p; /^ok /p' "$log"
-	local passed failed
+	local passed failed skipped
+	skipped=$(grep -cE '^ *--- SKIP' "$log" || true)
 	passed=$(grep -cE '^ *--- PASS' "$log" || true)
 	failed=$(grep -cE '^ *--- FAIL' "$log" || true)
-	if grep -qx 'gradnic-vm: all passed' "$log" && ((failed == 0 && passed > 30)); then
+	if grep -qx 'gradnic-vm: all passed' "$log" && ((failed == 0 && skipped == 0 && passed > 30)); then
 		echo "=== VM: Linux $(<"$at/release"): $passed passed in $((SECONDS - begin)) s"
 		return
 	fi
-	echo "=== VM: Linux $(<"$at/release"): FAILED, $passed passed, $failed failed in $((SECONDS - begin)) s; all of $log:"
+	echo "=== VM: Linux $(<"$at/release"): FAILED, $passed passed, $failed failed, $skipped skipped in $((SECONDS - begin)) s; all of $log:"
 	cat "$log"
 	return 1
 }
@@ -144,6 +145,19 @@ CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go test -c -o "$dir/xdp.test" ./xdp
 CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags='-s -w' -o "$dir/gradnic" ./cmd/gradnic
 status=0
 for version in "$@"; do
-	boot "$version" || status=1
+	boot "$version" && continue
+	# A machine that gets no CPU for seconds fails tests that are right: what failed once may pass the second time, and is said
+	# to be flaky. A kernel's panic, which is rare and never right, is not forgiven.
+	if grep -q 'Kernel panic' "$dir/$version.log"; then
+		status=1
+		continue
+	fi
+	cp "$dir/$version.log" "$dir/$version.failed.log"
+	echo "=== VM: Linux $(<"$dir/$version/release"): once more"
+	if boot "$version"; then
+		echo "=== VM: Linux $(<"$dir/$version/release"): FLAKY: failed first, passed then; the failure is in $dir/$version.failed.log"
+	else
+		status=1
+	fi
 done
 exit "$status"

@@ -13,7 +13,8 @@ import (
 // milliseconds, but seconds where others keep the CPUs, or while network namespaces are taken down.
 const (
 	defaultBind = 2 * time.Second  // for a queue that a living socket has
-	letGoBind   = 15 * time.Second // for one that none has, as far as can be found out
+	unknownBind = 5 * time.Second  // where the kernel does not tell whether one has it, as Debian's do not
+	letGoBind   = 15 * time.Second // for one that none has
 )
 
 // whenLetGo calls bind until it does something other than to fail with EBUSY, for at most patience, and from then on
@@ -30,8 +31,8 @@ func whenLetGo(patience, letGo time.Duration, bind func() error, held func() (bo
 			switch {
 			case living:
 				return fmt.Errorf("another AF_XDP socket holds the queue (waited %v): stop its process, which ss --xdp -p names: %w", max(0, patience), err)
-			case next > letGo && unknown != nil:
-				return fmt.Errorf("another AF_XDP socket holds the queue (waited %v): stop its process: %w", max(0, letGo), err)
+			case unknown != nil && next > min(letGo, unknownBind):
+				return fmt.Errorf("another AF_XDP socket holds the queue (waited %v): stop its process: %w", max(0, min(letGo, unknownBind)), err)
 			case next > letGo:
 				return fmt.Errorf("the kernel has not let go of the queue, whose AF_XDP socket was closed (waited %v): %w", max(0, letGo), err)
 			}

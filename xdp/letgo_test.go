@@ -29,7 +29,7 @@ func TestWhenLetGo(t *testing.T) {
 		{"let go late", defaultBind, letGoBind, 9 * time.Second, closed, [2]time.Duration{9 * time.Second, 9*time.Second + 20*time.Millisecond}, ""},
 		{"never let go", defaultBind, letGoBind, never, closed, [2]time.Duration{letGoBind - 40*time.Millisecond, letGoBind}, "not let go of the queue, whose AF_XDP socket was closed (waited 15s)"},
 		{"somebody else's", defaultBind, letGoBind, never, lives, [2]time.Duration{defaultBind - 40*time.Millisecond, defaultBind}, "another AF_XDP socket holds the queue (waited 2s)"},
-		{"whose is unknown", defaultBind, letGoBind, never, unknown, [2]time.Duration{letGoBind - 40*time.Millisecond, letGoBind}, "another AF_XDP socket holds the queue (waited 15s)"},
+		{"whose is unknown", defaultBind, letGoBind, never, unknown, [2]time.Duration{unknownBind - 40*time.Millisecond, unknownBind}, "another AF_XDP socket holds the queue (waited 5s)"},
 		{"bounded by the caller", time.Second, time.Second, never, closed, [2]time.Duration{960 * time.Millisecond, time.Second}, "(waited 1s)"},
 		{"not waited for", -1, -1, never, lives, [2]time.Duration{}, "another AF_XDP socket holds the queue (waited 0s)"},
 	} {

@@ -68,7 +68,7 @@ type SocketOptions struct {
 	// BindTimeout bounds the wait for a queue that another socket holds (EBUSY):
 	// the kernel lets go of a closed socket's queue some milliseconds late, on a
 	// busy machine seconds. Zero means 2 s where a living socket of the namespace is
-	// seen to have the queue, else 15 s; negative means not to wait.
+	// seen to have the queue, else 15 s (5 s on kernels that do not list such sockets); negative means not to wait.
 	BindTimeout time.Duration
 	letGo       time.Duration // BindTimeout where no living socket is seen to have the queue; set by check
 }
