@@ -9,6 +9,7 @@ import (
 	"net"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -54,7 +55,8 @@ type Server struct {
 	logger  *slog.Logger
 	grpc    *grpc.Server
 	health  *health.Server
-	ending  chan struct{} // closed when Stop begins: streams end
+	ending  chan struct{}              // closed when Stop begins: streams end
+	tls     atomic.Pointer[tls.Config] // of the connections to come by TCP; nil: nobody is served there
 	once    sync.Once
 }
 
@@ -82,7 +84,11 @@ func New(o Options) (*Server, error) {
 	}
 	var door doorCredentials
 	if o.TLS != nil {
-		door.TransportCredentials = credentials.NewTLS(o.TLS)
+		s.tls.Store(o.TLS)
+		door.TransportCredentials = credentials.NewTLS(&tls.Config{
+			MinVersion:         o.TLS.MinVersion,
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.tls.Load(), nil },
+		})
 	}
 	s.grpc = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage),
@@ -111,6 +117,14 @@ func (s *Server) Version() string { return s.options.Version }
 
 // Jobs is the registry that all doors share.
 func (s *Server) Jobs() *Jobs { return s.jobs }
+
+// SetTLS has connections to come by TCP served with another configuration than Options.TLS, renewed certificates for example;
+// those that are there stay. It is for a server that was made with one, and ignores nil.
+func (s *Server) SetTLS(c *tls.Config) {
+	if s.tls.Load() != nil && c != nil {
+		s.tls.Store(c)
+	}
+}
 
 // Serve answers on l until Stop, and closes it. Call it once a listener.
 func (s *Server) Serve(l net.Listener) error {

@@ -47,7 +47,8 @@ func (f TLSFiles) load() (cert tls.Certificate, pool *x509.CertPool, err error) 
 	return cert, pool, nil
 }
 
-// Server is the configuration of a server that asks for certificates.
+// Server is the configuration of a server that asks for certificates, from what is in the files now. Each connection shows its
+// own: no session of an earlier one is resumed, which may have been let in by another CA.
 func (f TLSFiles) Server() (*tls.Config, error) {
 	cert, pool, err := f.load()
 	if err != nil {
@@ -55,6 +56,7 @@ func (f TLSFiles) Server() (*tls.Config, error) {
 	}
 	return &tls.Config{
 		Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+		SessionTicketsDisabled: true,
 	}, nil
 }
 

@@ -73,10 +73,16 @@ func TestConfigCheckAndPrint(t *testing.T) {
 // runFile runs a NIC from a file until the test ends, and waits for its ready line.
 func runFile(t *testing.T, file string) (out, log *lines) {
 	t.Helper()
+	return runArgs(t, "-c", file)
+}
+
+// runArgs does so with flags.
+func runArgs(t *testing.T, args ...string) (out, log *lines) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out, log = new(lines), new(lines)
 	done := make(chan int, 1)
-	go func() { done <- run(ctx, []string{"run", "-c", file}, strings.NewReader(""), out, log) }()
+	go func() { done <- run(ctx, append([]string{"run"}, args...), strings.NewReader(""), out, log) }()
 	t.Cleanup(func() {
 		cancel()
 		if code := <-done; code != exitOK {

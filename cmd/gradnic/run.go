@@ -66,7 +66,8 @@ func newRunCmd() *cobra.Command {
 			"standard error. The address is the NIC's own and no netdev's: frames to others\n" +
 			"pass to the kernel untouched.\n\n" +
 			"Every flag is also a key of the configuration file; flags win. SIGHUP reads the\n" +
-			"file again, changes what can change and says what needs a restart.",
+			"file and the certificates again, changes what can change and says what needs a\n" +
+			"restart.",
 		Example: "  gradnic run --port eth1 --ip 10.50.0.254\n" +
 			"  gradnic run --port eth1 --port eth2 --ip 10.50.0.254 --lanes 2 --cpus 2,3 --switchml 10.1.0.1\n" +
 			"  gradnic run -c /etc/gradnic/gradnic.yaml --check",
@@ -92,6 +93,9 @@ func newRunCmd() *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "the configuration is right")
 				return err
 			}
+			if err := o.TLS.Read(); err != nil {
+				return err
+			}
 			level := new(slog.LevelVar)
 			level.Set(r.logLevel)
 			o.Logger = newLogger(cmd, r.logFormat, level)
@@ -99,7 +103,7 @@ func newRunCmd() *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), s.Line())
 				return err
 			}
-			reload, stop := watchReload(cmd.Context(), &reloader{file: file, given: given, running: cmd.Flags(), level: level, logger: o.Logger})
+			reload, stop := watchReload(cmd.Context(), &reloader{file: file, given: given, running: cmd.Flags(), door: o.TLS, level: level, logger: o.Logger})
 			defer stop()
 			o.Reload = reload
 			return daemon.Run(cmd.Context(), o)

@@ -88,10 +88,13 @@ type Function struct {
 type Settings struct {
 	StopTimeout time.Duration  // as in Options
 	Limits      control.Limits // as in Options
+	TLS         *tls.Config    // of the TLS door's connections to come, as TLS.Read makes it; nil: as it is
 }
 
 // Settings are those of the options that change while a daemon runs.
-func (o Options) Settings() Settings { return Settings{StopTimeout: o.StopTimeout, Limits: o.Limits} }
+func (o Options) Settings() Settings {
+	return Settings{StopTimeout: o.StopTimeout, Limits: o.Limits, TLS: o.TLS.Config}
+}
 
 func (o *Options) apply(s Settings) {
 	o.StopTimeout, o.Limits = s.StopTimeout, s.Limits
@@ -221,6 +224,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		case s := <-o.Reload:
 			o.apply(s)
 			doors.api.Jobs().SetLimits(o.Limits)
+			doors.api.SetTLS(s.TLS)
 		}
 	}
 }
@@ -320,13 +324,12 @@ func openDoors(ctx context.Context, nic *dataplane.NIC, o Options, own []prometh
 	if err := errors.Join(o.TLS.check(), o.checkSessions(nic.Snapshot().Ports)); err != nil {
 		return nil, err
 	}
-	var config *tls.Config
-	if o.TLS.Listen != "" {
-		if config, err = o.TLS.Server(); err != nil {
-			return nil, fmt.Errorf("TLS: %w", err)
+	if o.TLS.Config == nil {
+		if err := o.TLS.Read(); err != nil {
+			return nil, err
 		}
 	}
-	if d.api, err = control.New(control.Options{NIC: nic, Store: d.store, TLS: config, Limits: o.Limits, Version: o.Version, Logger: o.Logger}); err != nil {
+	if d.api, err = control.New(control.Options{NIC: nic, Store: d.store, TLS: o.TLS.Config, Limits: o.Limits, Version: o.Version, Logger: o.Logger}); err != nil {
 		return nil, err
 	}
 	if err := checkAPI(o.API); err != nil {

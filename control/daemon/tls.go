@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +20,21 @@ type TLS struct {
 	// Listen is HOST:PORT; empty: there is no such door.
 	Listen string
 	control.TLSFiles
+	// Config is what the files had when Read was called; nil: it is called at the start.
+	Config *tls.Config
+}
+
+// Read reads the certificates into Config; without a door it does nothing.
+func (t *TLS) Read() error {
+	if t.Listen == "" {
+		return nil
+	}
+	config, err := t.Server()
+	if err != nil {
+		return fmt.Errorf("TLS: %w", err)
+	}
+	t.Config = config
+	return nil
 }
 
 // check refuses a door that can not be, without opening anything.
@@ -36,10 +52,10 @@ func (t TLS) check() error {
 	if err := checkPort(t.Listen, port); err != nil {
 		return fmt.Errorf("TLS: %w", err)
 	}
-	if _, err := t.Server(); err != nil {
-		return fmt.Errorf("TLS: %w", err)
+	if t.Config != nil {
+		return nil
 	}
-	return nil
+	return t.Read() // into a copy
 }
 
 func (t TLS) listen(ctx context.Context) (net.Listener, error) {
