@@ -383,10 +383,19 @@ func (j *Jobs) install(spec dataplane.JobSpec, origin Origin, lease time.Duratio
 	delete(j.lost, spec.Name)
 	j.own(r)
 	j.charge()
-	j.logger.Info("job installed", "job", spec.Name, "workers", spec.Workers, "elements", spec.Elements,
-		"slots", spec.Slots, "members", len(spec.Members), "generation", j.generation)
+	j.say("job installed", &spec, "members", len(spec.Members), "generation", j.generation)
 	j.tell(Installed, spec.Name, "installed")
 	return nil
+}
+
+// say logs what became of a whole job. The data plane's own lines are for debugging: it knows neither tenants nor origins.
+func (j *Jobs) say(what string, s *dataplane.JobSpec, more ...any) {
+	of := []any{"job", s.Name}
+	if s.Tenant != "" {
+		of = append(of, "tenant", s.Tenant)
+	}
+	of = append(of, "workers", s.Workers, "elements", s.Elements, "slots", s.Slots)
+	j.logger.Info(what, append(of, more...)...)
 }
 
 // own enters a record of a job that is installed.
@@ -429,9 +438,11 @@ func (j *Jobs) remove(name, why string) error {
 		delete(j.records, name)
 		j.charge()
 	}
-	j.logger.Info("job removed", "job", name, "why", why, "generation", j.generation)
 	if r != nil {
+		j.say("job removed", &r.asked, "why", why, "generation", j.generation)
 		j.tellOf(Removed, name, r.asked.Tenant, why)
+	} else {
+		j.logger.Info("job removed", "job", name, "why", why, "generation", j.generation)
 	}
 	return nil
 }

@@ -121,6 +121,7 @@ func (j *Jobs) restoreOne(kept *store.Record) error {
 		}
 	}
 	j.own(r)
+	j.say("job restored", &spec, "members", len(spec.Members)+len(added))
 	return nil
 }
 

@@ -225,7 +225,7 @@ func (n *NIC) installJob(s JobSpec) error {
 	}
 	n.jobs[s.Name] = j
 	n.applyInstalled(j)
-	n.cfg.Logger.Info("job installed", "job", s.Name, "workers", s.Workers, "elements", s.Elements, "slots", s.Slots)
+	n.cfg.Logger.Debug("job installed", "job", s.Name, "workers", s.Workers, "elements", s.Elements, "slots", s.Slots)
 	return nil
 }
 
@@ -340,7 +340,7 @@ func (n *NIC) RemoveJob(name string) error {
 			return fmt.Errorf("remove job %s: %w", name, err)
 		}
 	}
-	n.cfg.Logger.Info("job removed", "job", name)
+	n.cfg.Logger.Debug("job removed", "job", name)
 	return nil
 }
 
