@@ -54,6 +54,12 @@ func TestRefusalsOfTheDataPlane(t *testing.T) {
 			t.Errorf("%v, want %v, %q and the name once", err, want, says)
 		}
 	}
+	// The same where the memory of jobs is bounded, and asked for first.
+	r.server.Jobs().SetLimits(Limits{Memory: 1 << 30})
+	if err := native(func(s *apiv1.JobSpec) { s.Layout, s.Native.Tagged = "x", true })(); status.Code(err) != codes.InvalidArgument ||
+		!strings.HasPrefix(status.Convert(err).Message(), "memory of job refused: tags and layouts") {
+		t.Errorf("with a bound on memory: %v", err)
+	}
 	if jobs := r.nic.Jobs(); len(jobs) != 1 {
 		t.Errorf("jobs %v", jobs)
 	}

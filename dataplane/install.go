@@ -176,7 +176,7 @@ func (n *NIC) checkWorkers(name string, workers []WorkerSpec, isNative bool) err
 			continue
 		}
 		if e := table.find(w.MAC.Uint64(), w.IP.Uint32()); e != nil && (e.job.name != name || int(e.rank) != w.Rank) {
-			return fmt.Errorf("rank %d: %v %v is rank %d of job %s already", w.Rank, w.MAC, w.IP, e.rank, e.job.name)
+			return conflictf("rank %d: %v %v is rank %d of job %s already", w.Rank, w.MAC, w.IP, e.rank, e.job.name)
 		}
 		for _, o := range workers[:i] {
 			if o.MAC == w.MAC && o.IP == w.IP {

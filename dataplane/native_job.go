@@ -3,7 +3,6 @@ package dataplane
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
@@ -144,7 +143,7 @@ func (n *NIC) admitNative(s *JobSpec) error {
 			return nil
 		}
 	}
-	return errors.New("no native number is free")
+	return conflictf("no native number is free: other jobs have them all")
 }
 
 // laneNative is what a lane knows of a native job beside its laneJob. Group and state are made by lane 0 and handed to

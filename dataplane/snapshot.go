@@ -219,6 +219,9 @@ func (n *NIC) Snapshot() Snapshot {
 func (n *NIC) snapshot() Snapshot {
 	s := Snapshot{Taken: time.Now()}
 	ports, queues := make([]portCounts, len(n.ports)), make([][]QueueSnapshot, len(n.ports))
+	for i := range queues {
+		queues[i] = []QueueSnapshot{} // an empty list in JSON, not null
+	}
 	var total portCounts
 	var sum [numLaneCounters]uint64
 	for _, l := range n.lanes {

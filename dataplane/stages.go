@@ -201,8 +201,8 @@ func timeOf(c *[numLaneCounters]uint64, now int64) LaneTime {
 	return t
 }
 
-// Rings are the sums over a port's queues: chunks posted to receive into and frames posted to be sent, both not back
-// yet, and how many may be.
+// Rings are a queue's, or the sums over a port's queues: chunks posted to receive into and frames posted to be sent, both not
+// back yet, and how many may be.
 type Rings struct {
 	Fill         uint64 `json:"fill"`
 	FillMost     uint64 `json:"fill_most"`
