@@ -202,7 +202,6 @@ func TestSwitchMLAddress(t *testing.T) {
 	}
 }
 
-// Sessions that no worker could begin are refused before anything is opened, by Check and by Run.
 // What no machine could do is said by Check, before anything starts.
 func TestAddressesAreChecked(t *testing.T) {
 	for says, change := range map[string]func(*Options){
@@ -228,6 +227,7 @@ func TestAddressesAreChecked(t *testing.T) {
 	}
 }
 
+// Sessions that no worker could begin are refused before anything is opened, by Check and by Run.
 func TestSessionsInKernelAreChecked(t *testing.T) {
 	netdevs := func(o *Options, names ...string) {
 		o.Ports = nil
