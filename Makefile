@@ -71,8 +71,8 @@ ci-full: ## what .ci/run does, then what takes longer: race detector, tests thre
 	$(MAKE) race
 	$(GO) test -count=3 -p 1 -timeout 30m ./...
 	$(MAKE) fuzz FUZZTIME=30s
-	$(MAKE) test-service
 	$(MAKE) soak
+	$(MAKE) test-service
 
 clean: ## remove what was built
 	rm -rf bin build

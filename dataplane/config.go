@@ -115,6 +115,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// DefaultMAC is the MAC that a NIC has whose user gave none: locally administered, of its IP address.
+func DefaultMAC(ip inet.Addr) inet.MAC { return inet.MAC{0x02, 0x67, ip[0], ip[1], ip[2], ip[3]} }
+
 func (c *Config) setDefaults() error {
 	if c.MAC == (inet.MAC{}) || c.MAC.IsMulticast() {
 		return fmt.Errorf("config: MAC %v: the NIC needs a unicast MAC address of its own", c.MAC)

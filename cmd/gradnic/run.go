@@ -176,7 +176,7 @@ func (r *runFlags) options() (daemon.Options, error) {
 	}
 	o.NIC.MAC, o.NIC.IP, o.Version = r.mac, r.ip, buildVersion().Version
 	if o.NIC.MAC.IsZero() {
-		o.NIC.MAC = inet.MAC{0x02, 0x67, r.ip[0], r.ip[1], r.ip[2], r.ip[3]}
+		o.NIC.MAC = dataplane.DefaultMAC(r.ip)
 	}
 	whole := false // bare Ethernet is not among the frames that are taken otherwise
 	o.NIC.Layouts = nil

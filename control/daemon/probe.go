@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"gradnic/dataplane"
-	"gradnic/wire/inet"
 )
 
 // probeTime is how long the networks have to say that the NIC's address is somebody's.
@@ -35,7 +34,7 @@ func (all *probes) report(o *Options) {
 	for _, q := range *all {
 		for _, mac := range q.Answers() {
 			attrs := []any{"ip", o.NIC.IP.String(), "mac", mac.String(), "port", q.Interface}
-			if mac == o.NIC.MAC || mac == (inet.MAC{0x02, 0x67, o.NIC.IP[0], o.NIC.IP[1], o.NIC.IP[2], o.NIC.IP[3]}) {
+			if mac == o.NIC.MAC || mac == dataplane.DefaultMAC(o.NIC.IP) {
 				attrs = append(attrs, "which", "another gradnic")
 			}
 			o.Logger.Warn("another station has the NIC's address", attrs...)

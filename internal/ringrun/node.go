@@ -18,7 +18,6 @@ import (
 	"gradnic/dataplane"
 	"gradnic/internal/ncclstyle"
 	"gradnic/service/ring"
-	"gradnic/wire/inet"
 	wire "gradnic/wire/ring"
 )
 
@@ -74,7 +73,7 @@ func ParsePeers(s string) ([]ring.Peer, error) {
 		if err := p.IP.UnmarshalText([]byte(f[0])); err != nil {
 			return nil, fmt.Errorf("node %d: %w", len(peers), err)
 		}
-		p.MAC = inet.MAC{0x02, 0x67, p.IP[0], p.IP[1], p.IP[2], p.IP[3]}
+		p.MAC = dataplane.DefaultMAC(p.IP)
 		switch {
 		case len(f) > 2:
 			return nil, fmt.Errorf("node %d: %q: an address and perhaps a MAC", len(peers), line)
