@@ -70,6 +70,6 @@ func waited(t *testing.T, line string, says *regexp.Regexp) {
 }
 
 func TestNativeWorkerSaysWhatItWaitsFor(t *testing.T) {
-	says := regexp.MustCompile(`^gradnic worker: waiting: job 1 at NIC 127.77.9.9: [^\n]*\ngradnic worker: job 1 at NIC [^\n]*not all its workers have come[^\n]*deadline exceeded[^\n]*\n$`)
+	says := regexp.MustCompile(`^gradnic worker: waiting: job 1 at NIC 127.77.9.9: no answer from the NIC[^\n]*\ngradnic worker: join job 1 at 127.77.9.9 as rank 0: context deadline exceeded: no answer from the NIC[^\n]*\n$`)
 	waited(t, "worker --protocol native --nic 127.77.9.9 --ip 127.77.9.4 --workers 2 --random 5 --deadline 1h --join-timeout LIMIT", says)
 }

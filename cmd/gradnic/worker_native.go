@@ -52,8 +52,8 @@ func (n *nativeFlags) run(cmd *cobra.Command, o *allreduce.Options, ip inet.Addr
 		Feedback: n.feedback,
 		Type:     o.Type, Op: n.op, Order: n.order, Input: o.Input, Random: o.Random, Seed: o.Seed, Output: o.Output,
 		Iterations: o.Iterations, Warmup: o.Warmup, Check: o.Check, Deadline: o.Deadline, JoinTimeout: o.JoinTimeout,
-		Waiting: func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "gradnic worker: waiting: %s\n", what) },
 	}
+	no.Worker.Waiting = func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "gradnic worker: waiting: %s\n", what) }
 	if n.keys != "" {
 		key, err := control.ReadKey(n.keys, o.Worker.Rank)
 		if err != nil {

@@ -37,9 +37,8 @@ type NativeOptions struct {
 	Feedback bool
 	// Deadline bounds each all-reduce and joining; 0 waits as long as the job does.
 	Deadline time.Duration
-	// JoinTimeout bounds joining alone; 0 is Deadline. Waiting is told what it waits for when it takes 2 s; nil: nobody is.
+	// JoinTimeout bounds joining alone; 0 is Deadline.
 	JoinTimeout time.Duration
-	Waiting     func(what string)
 }
 
 // Validate says whether RunNative would take the options.
@@ -130,19 +129,8 @@ func runNative(ctx context.Context, o *NativeOptions, r *NativeReport) (err erro
 		return err
 	}
 	joining, cancel := bounded(ctx, cmp.Or(o.JoinTimeout, o.Deadline))
-	waits := fmt.Sprintf("job %d at NIC %v: not all its workers have come, or the NIC does not answer", o.Worker.Job, o.Worker.NIC)
-	if o.Waiting != nil {
-		defer time.AfterFunc(2*time.Second, func() {
-			if joining.Err() == nil {
-				o.Waiting(waits)
-			}
-		}).Stop()
-	}
 	w, err := native.Join(joining, o.Worker)
 	cancel()
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%s: %w", waits, err)
-	}
 	if err != nil {
 		return err
 	}

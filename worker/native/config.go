@@ -74,6 +74,10 @@ type Config struct {
 	// Group opens the socket for a job that sends results to a multicast group; nil joins on the interface that has
 	// IP, in the process's network namespace.
 	Group func(group datagram.Endpoint) (datagram.Transport, error)
+
+	// Waiting is told, from another goroutine, what Join waits for when it has taken 2 s: the NIC, of which nothing has come,
+	// or the ranks that it waits for; nil: nobody is. Join waits until its context ends.
+	Waiting func(what string)
 }
 
 func (c *Config) timeouts() rtt.Bounds {

@@ -363,6 +363,32 @@ func TestGiveUp(t *testing.T) {
 	allReduce[int32](t, r, r.join(), 100)
 }
 
+// After two seconds it is said which of the two it is: no answer at all, or others that have not come.
+func TestJoinSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplane.JobSpec{Workers: 3, Native: &dataplane.NativeSpec{}})
+	for rank, c := range map[int]struct {
+		nic  inet.Addr
+		says string
+	}{
+		1: {nicIP, "job 1 at NIC 10.50.0.254: the NIC answers, and waits for ranks [0 2]"},
+		2: {inet.Addr{10, 50, 0, 99}, "job 1 at NIC 10.50.0.99: no answer from the NIC, "},
+	} {
+		t.Run(c.nic.String(), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			cfg, said := r.config(rank), ""
+			cfg.NIC = c.nic
+			cfg.Waiting = func(what string) { said = what; cancel() }
+			begin := time.Now()
+			if _, err := Join(ctx, cfg); !errors.Is(err, context.Canceled) || !strings.HasPrefix(said, c.says) || time.Since(begin) < 2*time.Second {
+				t.Errorf("after %v: %v, said %q, want %q", time.Since(begin), err, said, c.says)
+			}
+		})
+	}
+}
+
 func TestJoinNamesWhoIsMissing(t *testing.T) {
 	r := newRig(t, dataplane.JobSpec{Workers: 3, Native: &dataplane.NativeSpec{}})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -65,6 +66,9 @@ func (c *Config) transport() (datagram.Transport, error) {
 	return udp, nil
 }
 
+// patience is how long Join waits before it says what for.
+const patience = 2 * time.Second
+
 // join is Join by a transport that is open, which it closes with the worker.
 func join(ctx context.Context, cfg Config, tr datagram.Transport) (*Worker, error) {
 	from, nic := cfg.ends()
@@ -77,6 +81,22 @@ func join(ctx context.Context, cfg Config, tr datagram.Transport) (*Worker, erro
 	w := &Worker{e: e}
 	e.wg.Add(1)
 	go e.run(tr, true)
+	if cfg.Waiting != nil {
+		said := make(chan struct{})
+		say := time.AfterFunc(patience, func() {
+			defer close(said)
+			select {
+			case <-e.joined: // just now
+			default:
+				cfg.Waiting(fmt.Sprintf("job %d at NIC %v%s", cfg.Job, cfg.NIC, cmp.Or(e.waitsFor(), ": the NIC answers")))
+			}
+		})
+		defer func() {
+			if !say.Stop() {
+				<-said
+			}
+		}()
+	}
 	select {
 	case <-e.joined:
 	case <-e.failed:
@@ -138,7 +158,7 @@ func (e *engine) waitsFor() string {
 	defer e.mu.Unlock()
 	switch {
 	case len(e.missing) > 0:
-		return fmt.Sprintf(": the NIC waits for ranks %v", e.missing)
+		return fmt.Sprintf(": the NIC answers, and waits for ranks %v", e.missing)
 	case e.epoch == 0:
 		if f := e.tr.Faults(); f.Last != nil {
 			return fmt.Sprintf(": no answer from the NIC (%v)", f.Last)
