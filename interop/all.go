@@ -20,22 +20,25 @@ func (o *Options) SetCard(mac, ip string) (err error) {
 }
 
 // RunAll runs suites against the target that a word names (see OpenTarget), once for each number of elements; each
-// run opens the target anew. An error is about a target or a suite: then the reports so far are there as well.
+// run opens the target anew. An error is about a target or a suite: then the reports so far are there as well. It is
+// ErrUnknown, before anything runs, when a suite or a case is not there.
 func RunAll(ctx context.Context, suites []string, target string, elements []int, o Options) (reports []*Report, err error) {
-	for _, name := range suites {
-		s, err := Load(name)
+	loaded := make([]*Suite, len(suites))
+	for i, name := range suites {
+		if loaded[i], err = Load(name); err == nil {
+			err = loaded[i].has(o.Only)
+		}
+		if err == nil && o.Layout != "" {
+			var l *layout.Layout
+			if l, err = layout.Load(o.Layout); err == nil {
+				loaded[i], err = loaded[i].With(l)
+			}
+		}
 		if err != nil {
-			return reports, err
+			return nil, err
 		}
-		if o.Layout != "" {
-			l, err := layout.Load(o.Layout)
-			if err == nil {
-				s, err = s.With(l)
-			}
-			if err != nil {
-				return reports, err
-			}
-		}
+	}
+	for _, s := range loaded {
 		for i, n := range elements {
 			if i > 0 && s.OneSize {
 				break

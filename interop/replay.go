@@ -62,7 +62,7 @@ func Replay(ctx context.Context, path string, to Sender, o ReplayOptions) (r Rep
 			break
 		}
 		if err != nil {
-			return r, fmt.Errorf("replay %s: frame %d: %w", path, r.Frames+r.Cut+r.Long+1, err)
+			return r, r.ended(path, r.Frames+r.Cut+r.Long+1, err)
 		}
 		if ci.CaptureLength < ci.Length {
 			r.Cut++
@@ -73,10 +73,10 @@ func Replay(ctx context.Context, path string, to Sender, o ReplayOptions) (r Rep
 			continue
 		}
 		if err := r.await(ctx, ci.Timestamp, &o); err != nil {
-			return r, err
+			return r, r.ended(path, r.Frames+r.Cut+r.Long+1, err)
 		}
 		if err := to.Send(data); err != nil {
-			return r, fmt.Errorf("replay %s: frame %d: %w", path, r.Frames+1, err)
+			return r, r.ended(path, r.Frames+r.Cut+r.Long+1, err)
 		}
 		r.Frames++
 		r.Bytes += int64(len(data))
@@ -85,6 +85,11 @@ func Replay(ctx context.Context, path string, to Sender, o ReplayOptions) (r Rep
 		r.Took = time.Since(r.started)
 	}
 	return r, nil
+}
+
+// ended is why a replay ended at a frame of the capture, counted from 1.
+func (r *Replayed) ended(path string, frame int, err error) error {
+	return fmt.Errorf("replay %s: frame %d: %w (%d frames were sent before)", path, frame, err, r.Frames)
 }
 
 // await waits until a frame is due.

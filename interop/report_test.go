@@ -87,7 +87,7 @@ func TestUnsupported(t *testing.T) {
 			t.Error(x.Detail)
 		}
 	}
-	if _, err := Run(context.Background(), s, l, "card", Options{Only: []string{"nothing"}}); err == nil {
+	if _, err := Run(context.Background(), s, l, "card", Options{Only: []string{"nothing"}}); !errors.Is(err, ErrUnknown) {
 		t.Error("a case that there is not")
 	}
 }
@@ -199,6 +199,13 @@ func TestReplay(t *testing.T) {
 	}
 	if _, err := Replay(context.Background(), "nothing.pcap", &sendLog{}, ReplayOptions{}); err == nil {
 		t.Error("a file that there is not")
+	}
+	if err := os.WriteFile(path, file.Bytes()[:file.Len()-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err = Replay(context.Background(), path, &sendLog{}, ReplayOptions{Max: true, Longest: 1514})
+	if r.Frames != 2 || !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(err.Error(), "replay "+path+": frame 5: ") || !strings.HasSuffix(err.Error(), " (2 frames were sent before)") {
+		t.Errorf("a capture without its end: %+v %v", r, err)
 	}
 	if err := os.WriteFile(path, []byte("no capture at all"), 0o600); err != nil {
 		t.Fatal(err)

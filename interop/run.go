@@ -87,6 +87,24 @@ func Untested(reports ...*Report) error {
 	return nil
 }
 
+// ErrUnknown is for a suite or a case of which there is none by that name.
+var ErrUnknown = errors.New("unknown name")
+
+// unknown is an ErrUnknown that says what there is instead.
+type unknown struct{ error }
+
+func (unknown) Is(err error) bool { return err == ErrUnknown }
+
+// has refuses names of cases that the suite does not have.
+func (s *Suite) has(cases []string) error {
+	for _, name := range cases {
+		if !slices.ContainsFunc(s.Cases, func(c Case) bool { return c.Name == name }) {
+			return unknown{fmt.Errorf("suite %s has no case %q", s.Name, name)}
+		}
+	}
+	return nil
+}
+
 // errFailed wraps what a card did wrong; other errors are the target's, and end the run.
 var errFailed = errors.New("failed")
 
@@ -104,10 +122,8 @@ func Run(ctx context.Context, s *Suite, t Target, name string, o Options) (*Repo
 		r.Elements = 0
 	}
 	first, seen := 0, past{}
-	for _, only := range o.Only {
-		if !slices.ContainsFunc(s.Cases, func(c Case) bool { return c.Name == only }) {
-			return nil, fmt.Errorf("suite %s has no case %q", s.Name, only)
-		}
+	if err := s.has(o.Only); err != nil {
+		return nil, err
 	}
 	for i := range s.Cases {
 		c := &s.Cases[i]

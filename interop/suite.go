@@ -222,6 +222,9 @@ func Shipped() []string { return shipped.Names() }
 func Load(name string) (*Suite, error) {
 	file, text, err := shipped.Load(name)
 	if err != nil {
+		if file != "" { // it was looked for among those that come with gradnic
+			err = unknown{err}
+		}
 		return nil, err
 	}
 	return Parse(file, text)

@@ -57,6 +57,9 @@ func newInteropRunCmd() *cobra.Command {
 			if err != nil && judged(reports) > 1 { // what was found before the case that could not end counts
 				_ = writeReports(cmd.OutOrStdout(), reports, tap, junit, asJSON) // err is why the run ended, and what is said
 			}
+			if errors.Is(err, interop.ErrUnknown) {
+				return usageErrorf("%w", err)
+			}
 			if err != nil {
 				return err
 			}

@@ -66,7 +66,10 @@ func TestInteropRun(t *testing.T) {
 		t.Errorf("%d %q", r.code, r.err)
 	}
 	gradnic(t, "", "interop", "run", "--suite", "switchml").want(t, exitUsage, "--target")
-	gradnic(t, "", "interop", "run", "--suite", "none", "--target", "mem").want(t, exitFailed, "there are accl, native")
+	gradnic(t, "", "interop", "run", "--suite", "none", "--target", "mem").want(t, exitUsage, `suite "none": there are accl, native`)
+	gradnic(t, "", "interop", "run", "--suite", "switchml,none", "--target", "mem").want(t, exitUsage, "there are accl, native") // before anything runs
+	gradnic(t, "", "interop", "run", "--suite", "switchml", "--case", "sum,none", "--target", "mem").want(t, exitUsage, `suite switchml has no case "none"`)
+	gradnic(t, "", "interop", "run", "--suite", "./none.yaml", "--target", "mem").want(t, exitFailed, "no such file")
 	gradnic(t, "", "interop", "run", "--suite", "native", "--layout", "switchml", "--target", "mem").want(t, exitFailed, "has rules switchml")
 	gradnic(t, "", "interop", "run", "--suite", "switchml", "--target", "exec:false").want(t, exitFailed, "ended")
 	gradnic(t, "", "interop", "run", "--suite", "switchml", "--target", "nosuchdev0").want(t, exitFailed, "nosuchdev0")
