@@ -137,10 +137,10 @@ func writeReports(out io.Writer, reports []*interop.Report, tap, junit string, a
 		failed += r.Count(interop.Failed)
 	}
 	if failed == 1 {
-		return errors.New("interop: 1 case failed")
+		return errors.New("1 case failed")
 	}
 	if failed > 0 {
-		return fmt.Errorf("interop: %d cases failed", failed)
+		return fmt.Errorf("%d cases failed", failed)
 	}
 	return interop.Untested(reports...)
 }

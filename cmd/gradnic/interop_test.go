@@ -81,7 +81,7 @@ func TestInteropRun(t *testing.T) {
 	}{
 		{"--slots 0", exitUsage, "numbers from 1"}, {"--elements 0", exitUsage, "numbers from 1"}, {"--tap - -j", exitUsage, "give TAP a file"},
 		{"--timeout -1s", exitFailed, "timeout -1s"}, {"--card-ip 10.50.0.1", exitFailed, "worker 0 is"}, {"--call true", exitFailed, "card on an interface"},
-		{"--captures none", exitFailed, "folder of recorded packets: stat none"}, {"--captures interop_test.go", exitFailed, "is no folder"},
+		{"--captures none", exitFailed, "gradnic interop run: folder of recorded packets: stat none"}, {"--captures interop_test.go", exitFailed, "is no folder"},
 	} {
 		r := gradnic(t, "", append(slices.Clone(sum), strings.Fields(x.args)...)...).want(t, x.status, x.says)
 		if r.out != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -121,7 +122,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	}
 	line := oneLine(err.Error())
 	if !strings.HasPrefix(line, where+":") {
-		line = where + ": " + line
+		line = where + ": " + withoutVerb(line, where)
 	}
 	if isUsage {
 		if !strings.Contains(line, "--help") && !errors.As(err, &usage) {
@@ -135,6 +136,15 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return exitInvalid
 	}
 	return exitFailed
+}
+
+// withoutVerb leaves out how an error begins when the command's path says it: packages put their name there, as verbs have it.
+func withoutVerb(line, path string) string {
+	name, rest, ok := strings.Cut(line, ": ")
+	if ok && slices.Contains(strings.Fields(path), name) {
+		return rest
+	}
+	return line
 }
 
 func markStart(cmd *cobra.Command, started *bool) {
