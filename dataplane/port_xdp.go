@@ -210,6 +210,9 @@ func (p XDPPort) open(e *environment) (*openPort, error) {
 				one := min(e.umem.MaxFrame()-inet.EthernetLen, onePageMTU())
 				return fmt.Errorf("interface %s: MTU %d takes frames of several chunks, which this kernel or driver does not have (ip link set %s mtu %d): %w", p.Interface, ifi.MTU, p.Interface, one, err)
 			}
+			if p.ForceZeroCopy && errors.Is(err, unix.EOPNOTSUPP) {
+				return fmt.Errorf("%w: start with --zero-copy auto or off, which copy (gradnic doctor %s: check zero-copy says whether the driver has it)", err, p.Interface)
+			}
 			if err != nil {
 				return err
 			}

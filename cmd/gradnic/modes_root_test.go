@@ -22,7 +22,7 @@ func (f *field) testModes(t *testing.T) {
 		code int
 		says string
 	}{
-		"--zero-copy on":     {exitFailed, "the driver has no zero-copy"},
+		"--zero-copy on":     {exitFailed, "the driver has no zero-copy: operation not supported: start with --zero-copy auto or off, which copy (gradnic doctor port0: "},
 		"--zero-copy maybe":  {exitUsage, "legal are auto, on, off"},
 		"--busy-poll 1500ns": {exitUsage, "whole microseconds"},
 		"--busy-poll -1us":   {exitUsage, "whole microseconds"},
