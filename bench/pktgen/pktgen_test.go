@@ -3,8 +3,11 @@ package pktgen
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +36,7 @@ func TestScript(t *testing.T) {
 	for _, want := range []string{
 		"pg kpktgend_2 'add_device eth1@0'\n", "pg kpktgend_4 'add_device eth1@2'\n", "pg eth1@1 'dst_mac 06:00:00:00:00:fe'\n",
 		"pg eth1@1 'src_min 10.9.0.2'\n", "pg eth1@2 'queue_map_min 2'\n", "pg eth1@0 'ratep 1000'\n", "pg eth1@2 'pkt_size 1514'\n",
-		"pg eth1@0 'udp_dst_min 9'\n", "pg eth1@0 'count 5'\n",
+		"pg eth1@0 'udp_dst_min 9'\n", "pg eth1@0 'count 5'\n", "thread 2\n", "thread 3\n", "thread 4\n",
 	} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("%d times %q in\n%s", strings.Count(text, want), want, text)
@@ -56,6 +59,35 @@ func TestScript(t *testing.T) {
 		if err := s.Write(&b); err == nil {
 			t.Errorf("%+v was not refused", s)
 		}
+	}
+}
+
+// A CPU that has no thread of pktgen is said before anything is told to a thread.
+func TestScriptNeedsThreads(t *testing.T) {
+	var b strings.Builder
+	s := Script{Interface: "eth1", Queues: 3, FirstCPU: 2, To: mac, ToIP: ip}
+	if err := s.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel's files are made in a folder: pktgen has threads on CPUs 0 to 3.
+	proc := t.TempDir()
+	for _, file := range []string{"pgctrl", "kpktgend_0", "kpktgend_1", "kpktgend_2", "kpktgend_3"} {
+		if err := os.WriteFile(filepath.Join(proc, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := strings.ReplaceAll(b.String(), "/proc/net/pktgen", proc)
+	text = strings.ReplaceAll(text, "modprobe ", ": ") // of this machine
+	sh := exec.Command("sh")
+	sh.Stdin = strings.NewReader(text)
+	out, err := sh.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(string(out), "pktgen has no thread kpktgend_4: CPU 4 ") || strings.Count(string(out), "\n") != 1 {
+		t.Errorf("%v: %s", err, out)
+	}
+	told, err := os.ReadFile(filepath.Join(proc, "kpktgend_2"))
+	if err != nil || len(told) != 0 {
+		t.Errorf("the thread of CPU 2 was told %q, %v", told, err)
 	}
 }
 

@@ -83,6 +83,12 @@ func (s Script) Write(w io.Writer) error {
 	// The kernel's start waits for threads that run after 125 ms; one that gets its CPU later it does not wait for, and
 	// what is set meanwhile would be set for that run.
 	for _, l := range []string{
+		`# thread CPU: pktgen has a kernel thread on each CPU that was online when it was loaded.`,
+		`thread() {`,
+		`	[ -e "/proc/net/pktgen/kpktgend_$1" ] && return`,
+		`	echo "pktgen has no thread kpktgend_$1: CPU $1 is not there, or came after pktgen was loaded (first CPU and queues of this script; nproc: $(nproc))" >&2`,
+		`	exit 1`,
+		`}`,
 		`# run DEVICE...: returns when each has sent.`,
 		`run() {`,
 		`	pg pgctrl start`,
@@ -104,6 +110,9 @@ func (s Script) Write(w io.Writer) error {
 		`}`,
 	} {
 		line("%s", l)
+	}
+	for q := range s.Queues {
+		line("thread %d", s.FirstCPU+q)
 	}
 	line("for thread in /proc/net/pktgen/kpktgend_*; do echo rem_device_all >\"$thread\"; done")
 	device := func(q int) string {
