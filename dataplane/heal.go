@@ -197,8 +197,7 @@ func (s *supervisor) tend(w *watched) {
 		if !f.exists {
 			state, why = StateDown, f.why
 		}
-		s.set(w, state, why)
-		s.retire(w)
+		s.retire(w, state, why)
 	}
 	if !f.exists {
 		s.set(w, StateDown, f.why)
@@ -225,13 +224,17 @@ func (s *supervisor) tend(w *watched) {
 	}
 }
 
-// retire takes the port's sockets away.
-func (s *supervisor) retire(w *watched) {
+// retire takes the port's sockets away, and records why: who sees the state sees no sockets either.
+func (s *supervisor) retire(w *watched, state PortState, why string) {
 	w.since, w.retry = time.Now(), time.Time{}
 	s.nic.mu.Lock()
+	same := w.port.become(state, why)
 	err := s.nic.retire(w.port)
 	w.port.rebuilds++
 	s.nic.mu.Unlock()
+	if !same {
+		s.say(w.port, state, why)
+	}
 	if err != nil {
 		s.complain(w, err)
 	}
@@ -247,13 +250,21 @@ func (s *supervisor) complain(w *watched, err error) {
 // set records a port's state, and says it when it is another one, in one line.
 func (s *supervisor) set(w *watched, state PortState, why string) {
 	s.nic.mu.Lock()
-	p := w.port
-	same := p.state == state && p.why == why
-	p.state, p.why = state, why
+	same := w.port.become(state, why)
 	s.nic.mu.Unlock()
-	if same {
-		return
+	if !same {
+		s.say(w.port, state, why)
 	}
+}
+
+// become records a state, and returns true when it is the one that was. n.mu is held.
+func (p *port) become(state PortState, why string) (same bool) {
+	same = p.state == state && p.why == why
+	p.state, p.why = state, why
+	return same
+}
+
+func (s *supervisor) say(p *port, state PortState, why string) {
 	log := s.nic.cfg.Logger
 	switch state {
 	case StateUp:
