@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gradnic/aggregation"
+	"gradnic/internal/logtest"
 	"gradnic/wire/inet"
 	"gradnic/wire/switchml"
 
@@ -275,9 +276,9 @@ func TestARPAndEcho(t *testing.T) {
 
 // TestAddressTwice: a station that announces the NIC's address as its own is answered, and named in the log, not each time.
 func TestAddressTwice(t *testing.T) {
-	var log logLines
+	var log logtest.Lines
 	cfg := testConfig()
-	cfg.Logger = log.logger()
+	cfg.Logger = log.Logger()
 	n, mem := memNIC(t, cfg, 1)
 	announce := func(from inet.MAC) {
 		t.Helper()
@@ -287,13 +288,13 @@ func TestAddressTwice(t *testing.T) {
 		recv(t, mem[0])
 	}
 	announce(nicMAC) // its own, by way of a switch
-	if said := log.with("another station"); len(said) != 0 {
+	if said := log.With("another station"); len(said) != 0 {
 		t.Errorf("said %q", said)
 	}
 	for range 20 {
 		announce(workerMAC(3))
 	}
-	if said := log.with("another station has the NIC's address", "ip="+nicIP.String()+" mac="+workerMAC(3).String()+" port="+n.Snapshot().Ports[0].Name); len(said) == 0 || len(said) == 20 {
+	if said := log.With("another station has the NIC's address", "ip="+nicIP.String()+" mac="+workerMAC(3).String()+" port="+n.Snapshot().Ports[0].Name); len(said) == 0 || len(said) == 20 {
 		t.Errorf("said %q", said)
 	}
 	check(t, n)

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"gradnic/internal/logtest"
 	"gradnic/internal/netlab"
 	"gradnic/internal/netlab/netlabtest"
 	"gradnic/wire/inet"
@@ -402,9 +403,9 @@ func TestJumboRebuild(t *testing.T) {
 		return openRaw(t, l.workers[0], "w")
 	}
 	w := create()
-	var log logLines
+	var log logtest.Lines
 	cfg := testConfig()
-	cfg.ChunkSize, cfg.Logger = 4096, log.logger()
+	cfg.ChunkSize, cfg.Logger = 4096, log.Logger()
 	n := startNIC(t, cfg, l.ports()...)
 	if err := n.SetFunction("p0", Function{Kind: Reflect}); err != nil {
 		t.Fatal(err)
@@ -442,7 +443,7 @@ func TestJumboRebuild(t *testing.T) {
 	if s := check(t, n); s.Frames != before {
 		t.Fatalf("%+v, were %+v", s.Frames, before)
 	}
-	if bad := log.with("are known"); len(bad) != 0 {
+	if bad := log.With("are known"); len(bad) != 0 {
 		t.Fatalf("the ledger was wrong: %s", bad)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gradnic/internal/logtest"
 )
 
 // TestStartOnDownInterface: a netdev that is down when the NIC starts is said and shown at once, with what mends it; it
@@ -19,9 +21,9 @@ func TestStartOnDownInterface(t *testing.T) {
 			if err := l.nic.Netlink().LinkSetDown(link); err != nil {
 				t.Fatal(err)
 			}
-			var log logLines
+			var log logtest.Lines
 			cfg := testConfig()
-			cfg.NoHealing, cfg.Logger = noHealing, log.logger()
+			cfg.NoHealing, cfg.Logger = noHealing, log.Logger()
 			n := startNIC(t, cfg, l.ports()...)
 			p := n.Snapshot().Ports
 			if want := map[bool]PortState{false: StateDown, true: StateUp}[noHealing]; p[0].State != want || !strings.Contains(p[0].Why, "is down") {
@@ -30,14 +32,14 @@ func TestStartOnDownInterface(t *testing.T) {
 			if p[1].State != StateUp || p[1].Why != "" {
 				t.Errorf("port %s is %s (%s)", p[1].Name, p[1].State, p[1].Why)
 			}
-			if lines := log.with("level=WARN", "port down", "ip link set p0 up"); len(lines) != 1 {
-				t.Errorf("%d warnings: %v", len(lines), log.with("WARN"))
+			if lines := log.With("level=WARN", "port down", "ip link set p0 up"); len(lines) != 1 {
+				t.Errorf("%d warnings: %v", len(lines), log.With("WARN"))
 			}
 			if noHealing {
 				return // nobody looks again
 			}
 			time.Sleep(3 * healEvery)
-			if lines := log.with("level=WARN"); len(lines) != 1 {
+			if lines := log.With("level=WARN"); len(lines) != 1 {
 				t.Errorf("it is said again: %v", lines)
 			}
 			if err := l.nic.Netlink().LinkSetUp(link); err != nil {

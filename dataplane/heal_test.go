@@ -1,53 +1,21 @@
 package dataplane
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf/link"
 	"github.com/safchain/ethtool"
 
+	"gradnic/internal/logtest"
 	"gradnic/internal/netlab"
 	"gradnic/internal/netlab/netlabtest"
 	"gradnic/xdp"
 )
-
-// logLines collects what a NIC says.
-type logLines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// with returns the lines that contain all of the words.
-func (l *logLines) with(words ...string) (lines []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-next:
-	for line := range strings.Lines(l.b.String()) {
-		for _, w := range words {
-			if !strings.Contains(line, w) {
-				continue next
-			}
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-func (l *logLines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // healWithin is how soon a port must heal.
 const healWithin = 2 * time.Second
@@ -85,19 +53,19 @@ func waitWorks(t testing.TB, w wire, rank int) time.Duration {
 	}
 }
 
-func healLab(t *testing.T, workers, queues, lanes int) (*vethLab, *NIC, *logLines) {
+func healLab(t *testing.T, workers, queues, lanes int) (*vethLab, *NIC, *logtest.Lines) {
 	t.Helper()
 	l := newVethLab(t, workers, queues, false)
-	var log logLines
+	var log logtest.Lines
 	cfg := testConfig()
-	cfg.Lanes, cfg.Logger = lanes, log.logger()
+	cfg.Lanes, cfg.Logger = lanes, log.Logger()
 	n := startNIC(t, cfg, l.ports()...)
 	for r := range workers {
 		install(t, n, JobSpec{Name: fmt.Sprint("j", r), Workers: 1, Elements: 64, Members: []WorkerSpec{{MAC: workerMAC(r), IP: workerIP(r), Port: -1}}})
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("log:\n%s", log.b.String())
+			t.Logf("log:\n%s", log.String())
 		}
 	})
 	return l, n, &log
@@ -141,7 +109,7 @@ func TestHealLinkDown(t *testing.T) {
 		}
 		waitWorks(t, w, 0)
 		waitState(t, n, 0, StateUp, "")
-		if got := len(log.with("port down", "p0")); got != round+1 {
+		if got := len(log.With("port down", "p0")); got != round+1 {
 			t.Fatalf("round %d: %d lines say that it is down", round, got)
 		}
 	}
@@ -197,10 +165,10 @@ func TestHealRecreated(t *testing.T) {
 					t.Fatalf("the steering program's counters went back: %v, %d were received", s.Ports[0].Steering, received)
 				}
 			}
-			if bad := log.with("are known"); len(bad) != 0 {
+			if bad := log.With("are known"); len(bad) != 0 {
 				t.Fatalf("the ledger was wrong: %s", bad)
 			}
-			if bad := log.with("port up", "but="); len(bad) != 0 {
+			if bad := log.With("port up", "but="); len(bad) != 0 {
 				t.Fatalf("nothing is wrong with the new netdev: %s", bad)
 			}
 		})
@@ -224,7 +192,7 @@ func TestHealFrames(t *testing.T) {
 			t.Fatalf("%+v, were %+v", s.Frames, before)
 		}
 	}
-	if bad := log.with("are known"); len(bad) != 0 {
+	if bad := log.With("are known"); len(bad) != 0 {
 		t.Fatalf("the ledger was wrong: %s", bad)
 	}
 }
@@ -271,9 +239,9 @@ func TestHealQueues(t *testing.T) {
 		ok     bool
 	}{{512, true}, {128, false}} {
 		t.Run(fmt.Sprint(c.frames), func(t *testing.T) {
-			var log logLines
+			var log logtest.Lines
 			cfg := testConfig()
-			cfg.FramesPerQueue, cfg.Logger = c.frames, log.logger()
+			cfg.FramesPerQueue, cfg.Logger = c.frames, log.Logger()
 			n := startNIC(t, cfg, l.ports()...)
 			install(t, n, JobSpec{Name: "j", Workers: 1, Elements: 64, Members: members(1, true)})
 			w := openRaw(t, l.workers[0], "w")
@@ -291,7 +259,7 @@ func TestHealQueues(t *testing.T) {
 			} else {
 				waitState(t, n, 0, StateBroken, "4 queues: there are frames for 32 a queue")
 				time.Sleep(2 * healRetry)
-				if got := log.with("port broken"); len(got) != 1 {
+				if got := log.With("port broken"); len(got) != 1 {
 					t.Fatalf("%d lines: %s", len(got), got)
 				}
 			}
@@ -410,7 +378,7 @@ func TestHealProgram(t *testing.T) {
 		t.Errorf("the program is not named: %s", p.Why)
 	}
 	time.Sleep(2 * healRetry)
-	if got := log.with("port broken"); len(got) != 1 {
+	if got := log.With("port broken"); len(got) != 1 {
 		t.Errorf("%d lines: %s", len(got), got)
 	}
 	if id := linkProgram(t, l.nic, "p0"); id != other.ProgramID() {

@@ -46,7 +46,7 @@ func TestMTUTooSmallForJob(t *testing.T) {
 	mtu(500)
 	install(t, n, JobSpec{Name: "here", Workers: 1, Elements: 256, Members: []WorkerSpec{{MAC: workerMAC(8), IP: workerIP(8), Port: 0}}})
 	waitState(t, n, 0, StateUp, "MTU 500 makes frames of 514 bytes, job here has longer ones")
-	if got := log.with("port up", "but", "job native"); len(got) != 2 {
+	if got := log.With("port up", "but", "job native"); len(got) != 2 {
 		t.Errorf("said %d times: %q", len(got), got)
 	}
 	check(t, n)

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"gradnic/aggregation"
+	"gradnic/internal/logtest"
 	"gradnic/wire/inet"
 	"gradnic/wire/native"
 )
 
 func TestNativeRefusals(t *testing.T) {
-	var log logLines
+	var log logtest.Lines
 	cfg := testConfig()
-	cfg.Logger = log.logger()
+	cfg.Logger = log.Logger()
 	n, ws := nativeJob(t, cfg, JobSpec{Workers: 2, Slots: 4, Members: members(2, false)})
 	w := ws[0]
 	ok := le32(1, 2, 3, 4)
@@ -58,7 +59,7 @@ func TestNativeRefusals(t *testing.T) {
 		mustSend(t, w.port, f)
 		w.notice(native.Refused)
 	}
-	if said := log.with("another station asks for a rank", "rank=0", "refused=true"); len(said) == 0 || len(said) == times {
+	if said := log.With("another station asks for a rank", "rank=0", "refused=true"); len(said) == 0 || len(said) == times {
 		t.Errorf("asked %d times, said %q", times, said)
 	}
 	silent(t, ws[0].port, ws[1].port)
@@ -67,9 +68,9 @@ func TestNativeRefusals(t *testing.T) {
 
 // Before all have come the last station that asks has a rank. Two that were given the same one are told by the log.
 func TestNativeOneRankTwice(t *testing.T) {
-	var log logLines
+	var log logtest.Lines
 	cfg := testConfig()
-	cfg.Logger = log.logger()
+	cfg.Logger = log.Logger()
 	n, mem := memNIC(t, cfg, 2)
 	install(t, n, JobSpec{Name: "j", Protocol: ProtocolNative, Workers: 2, Elements: 4, Slots: 4})
 	w := &nativeWorker{t: t, port: mem[0]}
@@ -79,7 +80,7 @@ func TestNativeOneRankTwice(t *testing.T) {
 	f[11]++
 	mustSend(t, w.port, f)
 	w.notice(native.Waiting)
-	if said := log.with("another station asks for a rank", "job=j rank=0", "refused=false"); len(said) != 1 {
+	if said := log.With("another station asks for a rank", "job=j rank=0", "refused=false"); len(said) != 1 {
 		t.Errorf("said %q", said)
 	}
 	check(t, n)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"gradnic/internal/logtest"
 )
 
 // TestSharedPayload: copies that share a payload are byte for byte those that do not; a payload posted k times is free
@@ -116,9 +118,9 @@ func sharedPayload(t *testing.T, elements int) {
 // back with posts of shared payloads under way, and no chunk is lost.
 func TestSharedOverVeth(t *testing.T) {
 	lab := newVethLab(t, 3, 1, false)
-	var log logLines
+	var log logtest.Lines
 	cfg := testConfig()
-	cfg.Replicate, cfg.Logger = ReplicateChain, log.logger()
+	cfg.Replicate, cfg.Logger = ReplicateChain, log.Logger()
 	n := startNIC(t, cfg, lab.ports()...)
 	needNative(t, n)
 	wires := lab.wires(t)
@@ -175,7 +177,7 @@ func TestSharedOverVeth(t *testing.T) {
 	}
 	waitFor(t, n, func(s *Snapshot) bool { return s.Total.InFlight == 0 && s.Frames.Transmit == 0 })
 	check(t, n)
-	if bad := log.with("are known"); len(bad) != 0 {
+	if bad := log.With("are known"); len(bad) != 0 {
 		t.Fatalf("the ledger was wrong: %s", bad)
 	}
 	if err := n.Stop(context.Background()); err != nil {

@@ -2,45 +2,14 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"gradnic/internal/logtest"
 )
-
-// lines is an output of a command that runs, of which a test waits for lines.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *lines) wait(t *testing.T, want string) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if strings.Contains(l.String(), want) {
-			return
-		}
-	}
-	t.Fatalf("no %q in:\n%s", want, l)
-}
-
-var _ io.Writer = (*lines)(nil)
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
@@ -71,16 +40,16 @@ func TestConfigCheckAndPrint(t *testing.T) {
 }
 
 // runFile runs a NIC from a file until the test ends, and waits for its ready line.
-func runFile(t *testing.T, file string) (out, log *lines) {
+func runFile(t *testing.T, file string) (out, log *logtest.Lines) {
 	t.Helper()
 	return runArgs(t, "-c", file)
 }
 
 // runArgs does so with flags.
-func runArgs(t *testing.T, args ...string) (out, log *lines) {
+func runArgs(t *testing.T, args ...string) (out, log *logtest.Lines) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	out, log = new(lines), new(lines)
+	out, log = new(logtest.Lines), new(logtest.Lines)
 	done := make(chan int, 1)
 	go func() { done <- run(ctx, append([]string{"run"}, args...), strings.NewReader(""), out, log) }()
 	t.Cleanup(func() {
@@ -89,8 +58,8 @@ func runArgs(t *testing.T, args ...string) (out, log *lines) {
 			t.Errorf("status %d, log:\n%s", code, log)
 		}
 	})
-	out.wait(t, "ready ")
-	out.wait(t, "\n")
+	out.Wait(t, "ready ")
+	out.Wait(t, "\n")
 	return out, log
 }
 
@@ -109,23 +78,23 @@ func TestReloadOnSIGHUP(t *testing.T) {
 	}
 	writeFile(t, file, text+"log-level: debug\nlanes: 2\n")
 	hup()
-	log.wait(t, `msg="configuration changed" key=log-level was=info is=debug`)
-	log.wait(t, `msg="configuration needs a restart" key=lanes runs=1 file=2`)
-	log.wait(t, "changed=1 need_restart=1")
+	log.Wait(t, `msg="configuration changed" key=log-level was=info is=debug`)
+	log.Wait(t, `msg="configuration needs a restart" key=lanes runs=1 file=2`)
+	log.Wait(t, "changed=1 need_restart=1")
 	writeFile(t, file, text+"log-levl: warn\n")
 	hup()
-	log.wait(t, "did you mean log-level?")
+	log.Wait(t, "did you mean log-level?")
 	writeFile(t, file, text+"lanes: 1000\n")
 	hup()
-	log.wait(t, "1000 lanes")
+	log.Wait(t, "1000 lanes")
 	writeFile(t, file, text+"log-level: warn\n")
 	hup()
-	log.wait(t, "key=log-level was=debug is=warn")
-	log.wait(t, "changed=1 need_restart=0")
+	log.Wait(t, "key=log-level was=debug is=warn")
+	log.Wait(t, "changed=1 need_restart=0")
 	hup() // info is no longer logged
 	writeFile(t, file, "")
 	hup()
-	log.wait(t, "--port is missing")
+	log.Wait(t, "--port is missing")
 	if n := strings.Count(log.String(), "need_restart=0"); n != 1 {
 		t.Errorf("read %d times in:\n%s", n, log.String())
 	}

@@ -90,7 +90,7 @@ func TestGuardedNIC(t *testing.T) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	log.wait(t, "changed=1 need_restart=0")
+	log.Wait(t, "changed=1 need_restart=0")
 	deadline := time.Now().Add(10 * time.Second)
 	for as("alice", "install", "job", "big", "--workers", "2", "--elements", "64", "--slots", "101").code != exitOK { // the log is a moment before
 		if time.Now().After(deadline) {

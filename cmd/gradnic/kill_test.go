@@ -20,6 +20,7 @@ import (
 
 	"gradnic/control"
 	apiv1 "gradnic/control/api/v1"
+	"gradnic/internal/logtest"
 )
 
 // killed is a NIC that is killed again and again, and what it has acknowledged.
@@ -219,7 +220,7 @@ func TestKilledAtAnyMomentKeepsWhatItAcknowledged(t *testing.T) {
 func TestLeaseRenewAndWatch(t *testing.T) {
 	api := "--api=" + serve(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	var out lines
+	var out logtest.Lines
 	done := make(chan int, 1)
 	go func() { done <- run(ctx, []string{"watch", "jobs", api}, strings.NewReader(""), &out, io.Discard) }()
 	gradnic(t, "", "install", "job", "train", api, "--workers", "2", "--lease", "1h").want(t, exitOK, "installed")
@@ -228,9 +229,9 @@ func TestLeaseRenewAndWatch(t *testing.T) {
 	gradnic(t, "", "renew", "job", "other", api).want(t, exitOK, "job other has no lease\n")
 	gradnic(t, "", "renew", "job", "none", api).want(t, exitFailed, "no such job")
 	gradnic(t, "", "install", "job", "short", api, "--workers", "2", "--lease", "1ms").want(t, exitFailed, "a lease is 1s to 168h")
-	out.wait(t, "other  generation 2")
+	out.Wait(t, "other  generation 2")
 	gradnic(t, "", "remove", "job", "train", api).want(t, exitOK, "removed")
-	out.wait(t, "removed    train  generation 3  removed\n")
+	out.Wait(t, "removed    train  generation 3  removed\n")
 	cancel()
 	if code := <-done; code != exitOK {
 		t.Errorf("status %d", code)

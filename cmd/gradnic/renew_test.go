@@ -10,6 +10,7 @@ import (
 
 	"gradnic/control"
 	apiv1 "gradnic/control/api/v1"
+	"gradnic/internal/logtest"
 )
 
 // SIGHUP reads the certificates of the TLS door again: a pair that does not fit keeps the old one, a right one and another CA
@@ -21,7 +22,7 @@ func TestCertificatesAreRenewedOnSIGHUP(t *testing.T) {
 			certificates(t, dir, "nic", "admin")
 			certificates(t, fresh, "nic", "admin")
 			socket := filepath.Join(dir, "api.sock")
-			var out, log *lines
+			var out, log *logtest.Lines
 			if how == "file" {
 				file := filepath.Join(dir, "gradnic.yaml")
 				writeFile(t, file, "port: mem:m0\nip: 10.50.0.254\nframes: 128\napi: "+socket+"\n"+
@@ -40,7 +41,7 @@ func TestCertificatesAreRenewedOnSIGHUP(t *testing.T) {
 				if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 					t.Fatal(err)
 				}
-				log.wait(t, says)
+				log.Wait(t, says)
 			}
 			move := func(from, to string) {
 				t.Helper()
@@ -85,8 +86,8 @@ func TestCertificatesAreRenewedOnSIGHUP(t *testing.T) {
 
 			move("nic.key", "nic.key")
 			hup("changed=2 need_restart=0")
-			log.wait(t, `msg="configuration changed" key=tls-cert was="CN=nic, serial 2, until 20`)
-			log.wait(t, `key=tls-ca was=`+dir+`/ca.pem is="`+dir+`/ca.pem as it is now"`)
+			log.Wait(t, `msg="configuration changed" key=tls-cert was="CN=nic, serial 2, until 20`)
+			log.Wait(t, `key=tls-ca was=`+dir+`/ca.pem is="`+dir+`/ca.pem as it is now"`)
 			for deadline := time.Now().Add(20 * time.Second); as(is, "show", "jobs").code != exitOK; { // the log is a moment before
 				if time.Now().After(deadline) {
 					t.Fatalf("the new certificates are not shown:\n%s", log)

@@ -1,62 +1,34 @@
 package daemon
 
 import (
-	"log/slog"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"gradnic/dataplane"
+	"gradnic/internal/logtest"
 	"gradnic/internal/netlab"
 	"gradnic/internal/netlab/netlabtest"
 	"gradnic/wire/inet"
 )
-
-// lines is a log that is read while it is written.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // A NIC whose address somebody has says who, whether it is a host or another NIC; one alone says nothing.
 func TestAddressThatSomebodyHas(t *testing.T) {
 	lab := netlabtest.New(t, "twice")
 	here, there := netlabtest.Namespace(t, lab, "here"), netlabtest.Namespace(t, lab, "there")
 	netlabtest.Veth(t, lab, netlab.End{NS: here, Name: "e0"}, netlab.End{NS: there, Name: "e1", MAC: "02:00:00:00:00:77"})
-	nic := func(ns *netlab.NS, name string) (*lines, func() error) {
-		var log lines
+	nic := func(ns *netlab.NS, name string) (*logtest.Lines, func() error) {
+		var log logtest.Lines
 		o := Options{
 			NIC:    dataplane.Config{MAC: inet.MAC{2, 0x67, 10, 50, 0, 254}, IP: inet.Addr{10, 50, 0, 254}, FramesPerQueue: 256},
 			Ports:  []dataplane.PortSpec{dataplane.XDPPort{Interface: name, Namespace: ns.Do}},
 			API:    filepath.Join(t.TempDir(), "api.sock"),
-			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Logger: log.Logger(),
 		}
 		_, stop := start(t, o)
 		return &log, stop
-	}
-	said := func(log *lines, what string) {
-		t.Helper()
-		for until := time.Now().Add(20 * time.Second); !strings.Contains(log.String(), what); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(until) {
-				t.Fatalf("no %q in:\n%s", what, log.String())
-			}
-		}
 	}
 	end := func(stop func() error) {
 		t.Helper()
@@ -66,7 +38,7 @@ func TestAddressThatSomebodyHas(t *testing.T) {
 	}
 	first, stopFirst := nic(there, "e1")
 	second, stop := nic(here, "e0")
-	said(second, `another station has the NIC's address" ip=10.50.0.254 mac=02:67:0a:32:00:fe port=e0 which="another gradnic"`)
+	second.Wait(t, `another station has the NIC's address" ip=10.50.0.254 mac=02:67:0a:32:00:fe port=e0 which="another gradnic"`)
 	end(stop)
 	end(stopFirst)
 	if strings.Contains(first.String(), "another station") {
@@ -85,6 +57,6 @@ func TestAddressThatSomebodyHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, stop := nic(here, "e0")
-	said(host, `ip=10.50.0.254 mac=02:00:00:00:00:77 port=e0`+"\n")
+	host.Wait(t, `ip=10.50.0.254 mac=02:00:00:00:00:77 port=e0`+"\n")
 	end(stop)
 }

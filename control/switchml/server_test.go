@@ -1,14 +1,11 @@
 package switchml
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +19,7 @@ import (
 	"gradnic/control"
 	pb "gradnic/control/switchml/switchmlproto"
 	"gradnic/dataplane"
+	"gradnic/internal/logtest"
 	"gradnic/wire/inet"
 )
 
@@ -32,36 +30,18 @@ var (
 	nicIP  = inet.Addr{10, 50, 0, 254}
 )
 
-// syncBuffer is a log that several goroutines write.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // rig is a running NIC with a controller on loopback.
 type rig struct {
 	nic     *dataplane.NIC
 	server  *Server
 	address string
-	log     *syncBuffer
+	log     *logtest.Lines
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{log: &syncBuffer{}}
-	logger := slog.New(slog.NewTextHandler(r.log, nil))
+	r := &rig{log: &logtest.Lines{}}
+	logger := r.log.Logger()
 	var err error
 	r.nic, err = dataplane.New(dataplane.Config{MAC: nicMAC, IP: nicIP}, dataplane.NewMemPort("mem0"))
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"gradnic/dataplane"
+	"gradnic/internal/logtest"
 	wire "gradnic/wire/bump"
 	"gradnic/wire/inet"
 )
@@ -400,7 +401,7 @@ func TestCorruptFramesOnTheWire(t *testing.T) {
 
 // TestLogsFarEnds: a warning when there is none, a line when it comes, and good-bye at the end.
 func TestLogsFarEnds(t *testing.T) {
-	var log safeBuffer
+	var log logtest.Lines
 	a := startBump(t, Options{HelloEvery: 2 * time.Millisecond, DeadAfter: 50 * time.Millisecond}, slog.New(slog.NewTextHandler(&log, nil)), gradRule)
 	frame := datagram(0, 1, 9000, 0, make([]byte, 900))
 	talk := func(until string) {
@@ -459,23 +460,6 @@ func TestLogsFarEnds(t *testing.T) {
 }
 
 func ruleIn(e *Engine, f []byte) *Rule { return ruleOf(&pair{e: [2]*Engine{e, e}}, f) }
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 func TestServeRefused(t *testing.T) {
 	n, err := dataplane.New(dataplane.Config{MAC: inet.MAC{2}, IP: inet.Addr{192, 0, 2, 1}}, dataplane.NewMemPort("a"), dataplane.NewMemPort("b"))
