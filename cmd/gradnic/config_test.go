@@ -25,6 +25,9 @@ func TestConfigCheckAndPrint(t *testing.T) {
 	gradnic(t, "", "run", "-c", file, "--lanes", "4", "--print-config").want(t, exitOK, "\nlanes: 4\n")
 	gradnic(t, "", "run", "-c", file, "--lanes", "1000", "--check").want(t, exitUsage, "1000 lanes")
 	gradnic(t, "", "run", "-c", file, "--switchml", "/x", "--check").want(t, exitFailed, "SwitchML controller: address")
+	for _, check := range []string{"--check", "--check=false"} { // it does not start either
+		gradnic(t, "", "run", "-c", file, "--pprof", check).want(t, exitFailed, "pprof: it is shown where the metrics are")
+	}
 
 	// What is printed is a file that is right, and prints the same.
 	printed := gradnic(t, "", "run", "-c", file, "--print-config").want(t, exitOK, "port: [eth1, eth2]\n")

@@ -86,14 +86,15 @@ func newRunCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if check {
-				if err := daemon.Check(o); err != nil {
-					return err
-				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "the configuration is right")
+			if err := o.TLS.Read(); err != nil {
 				return err
 			}
-			if err := o.TLS.Read(); err != nil {
+			// What --check and a reload refuse does not start either.
+			if err := daemon.Check(o); err != nil {
+				return err
+			}
+			if check {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "the configuration is right")
 				return err
 			}
 			level := new(slog.LevelVar)
