@@ -59,7 +59,8 @@ type Config struct {
 	// Window is the most packets in flight; 0 means as many as the job has slots.
 	Window int
 	// Timeout is how long the first packets wait for their result before they are sent again; 0 means 40 ms. From
-	// then on the round trips measured decide, within MinTimeout (0: 20 ms) and MaxTimeout (0: 320 ms).
+	// then on the round trips measured decide, within MinTimeout (0: 20 ms) and MaxTimeout (0: 320 ms). What many later
+	// packets overtook goes sooner, and when nothing came for two round trips, and a quarter of MinTimeout, eight packets do.
 	Timeout, MinTimeout, MaxTimeout time.Duration
 
 	// Link carries frames instead of a UDP socket.

@@ -8,8 +8,8 @@
 // rounds, and what happens when packets are lost or the NIC loses its memory: a worker keeps each contribution as it was encoded until
 // its result is there, and each result until the next one on the slot is, so that it can give it to those who lack it.
 //
-// Packets in flight are governed by loss and delay (pace), resends by the round trips measured (timer), how often the socket is looked
-// at by the rate at which results come (nap).
+// Packets in flight are governed by loss and delay (pace), resends by what overtook a packet (flight) and, where nothing did, by the
+// round trips measured (timer), how often the socket is looked at by the rate at which results come (nap).
 //
 // Over a job with codecs a contribution is compressed once, when it is sent first, and results are decompressed as they come. A codec
 // that leaves something out, such as top-k, wants error feedback: [Worker.NewFeedback] makes the memory for one array, and

@@ -16,9 +16,10 @@ type lab struct {
 	rnd     *rand.Rand
 	workers []*labWorker
 	nic     frozen
-	tick    int64 // that a link takes for a packet
-	room    int   // packets that a link's queue holds
-	shared  bool  // all links are one, each way
+	tick    int64   // that a link takes for a packet
+	room    int     // packets that a link's queue holds
+	shared  bool    // all links are one, each way
+	loss    float64 // of each link, by chance
 
 	counts map[uint64]map[int]bool // by chunk: who has contributed
 	events labEvents
@@ -81,6 +82,9 @@ func (l *lab) carry(k *link, kind, worker int, chunk uint64) {
 		return
 	}
 	k.free = free + l.tick
+	if l.loss > 0 && l.rnd.Float64() < l.loss {
+		return
+	}
 	l.at(k.free+labDelay, kind, worker, chunk)
 }
 

@@ -1,10 +1,6 @@
 package native
 
-import (
-	"math"
-
-	"gradnic/worker/rtt"
-)
+import "gradnic/worker/rtt"
 
 // window decides which chunk goes when, and which results count. It has no clock and no socket: times come in, as
 // nanoseconds of any monotonic clock, and chunk numbers come out.
@@ -19,11 +15,11 @@ type window struct {
 
 	cells    []cell // by slot
 	inFlight int
-	oldest   int64  // no chunk in flight was sent last before
+	flight   flight
 	lost     int    // chunks that are to be sent again
 	lostFrom uint64 // no chunk below it is
 	heard    uint64 // one more than the highest chunk with a result
-	fast     uint64 // below it, gaps have been looked at
+	passed   uint64 // the latest sending that was certainly answered
 
 	// redo is, by slot, what again asked for, redos how many there are and redoLost how many of them are to be sent.
 	redo            []cell
@@ -32,6 +28,7 @@ type window struct {
 	pace    pace
 	timer   timer
 	heardAt int64 // when the last result came
+	probed  bool  // chunks were sent again since, to find out
 	trip    int64 // the last round trip that was measured
 
 	resent, timeouts uint64
@@ -42,8 +39,12 @@ type cell struct {
 	chunk  uint64
 	state  cellState
 	resent bool
+	redo   bool  // it is in window.redo
 	first  int64 // when it was sent first and last
 	last   int64
+
+	firstSending, lastSending uint64 // the same as numbers of flight
+	before, after             *cell  // in flight, by lastSending
 }
 
 type cellState uint8
@@ -65,10 +66,13 @@ const (
 	redone                   // of a chunk that was contributed to once more after its result
 )
 
-// gap is how many chunks a result may be overtaken by before its contribution is sent again.
+// gap is how many sendings later something must have been sent whose result is there, for a contribution to be sent again before
+// its timeout: all workers send in nearly one order and the network keeps it, so one of theirs was lost, or a result. (In TCP this is
+// forward acknowledgement.) A contribution that was sent again has a number of its own, so that its next loss is
+// seen as early. Such resends are driven by results, so they add nothing to what a network carries that delivers nothing.
 const gap = 32
 
-// probes is how many chunks are sent again when nothing comes.
+// probes is how many chunks are sent again when nothing comes, to find out why.
 const probes = 8
 
 func newWindow(slots int, cap int, rto rtt.Timer) *window {
@@ -122,14 +126,18 @@ func (w *window) take(now int64) (chunk uint64, again, ok bool) {
 	}
 	chunk = w.next
 	w.next++
-	*w.cell(chunk) = cell{chunk: chunk, state: flying, first: now, last: now}
-	w.flies(now)
+	c := w.cell(chunk)
+	*c = cell{chunk: chunk, first: now}
+	w.flies(c, now)
+	c.firstSending = c.lastSending
 	return chunk, false, true
 }
 
 func (w *window) resend(c *cell, now int64) {
-	w.flies(now)
-	c.state, c.resent, c.last = flying, true, now
+	w.flies(c, now)
+	if c.resent = true; c.firstSending == 0 {
+		c.firstSending = c.lastSending
+	}
 	w.resent++
 }
 
@@ -148,7 +156,7 @@ func (w *window) again(chunk uint64) {
 	if w.redo == nil {
 		w.redo = make([]cell, w.slots)
 	}
-	w.redo[chunk%w.slots] = cell{chunk: chunk, state: missed}
+	w.redo[chunk%w.slots] = cell{chunk: chunk, state: missed, redo: true}
 	w.redos++
 	w.redoLost++
 }
@@ -177,13 +185,14 @@ func (w *window) result(now int64, slot, round uint32) (chunk uint64, v verdict,
 			if c.state == missed {
 				w.redoLost--
 			} else {
-				w.inFlight--
+				w.lands(c)
 			}
 			c.state = idle
 			w.redos--
+			w.passed = max(w.passed, c.firstSending)
 			w.timer.hear(-1, w.inFlight+1)
 			w.pace.delivered(now, -1)
-			w.heardAt = now
+			w.heardAt, w.probed = now, false
 			return c.chunk, redone, -1
 		}
 	}
@@ -200,9 +209,10 @@ func (w *window) result(now int64, slot, round uint32) (chunk uint64, v verdict,
 	case c.state == missed:
 		w.lost--
 	default:
-		w.inFlight--
+		w.lands(c)
 	}
 	c.state, rtt = done, -1
+	w.passed = max(w.passed, c.firstSending) // of a resent chunk the first sending may be what was answered
 	if !c.resent {
 		rtt = max(now-c.first, 0)
 	}
@@ -212,7 +222,7 @@ func (w *window) result(now int64, slot, round uint32) (chunk uint64, v verdict,
 	}
 	w.timer.hear(rtt, w.inFlight+1)
 	w.pace.delivered(now, rtt)
-	w.heardAt = now
+	w.heardAt, w.probed = now, false
 	if rtt >= 0 {
 		w.trip = rtt
 	}
@@ -245,19 +255,21 @@ func (w *window) have() []byte {
 
 // check marks what is to be sent again at now: what has waited too long, and what many later results overtook.
 func (w *window) check(now int64) {
-	for ; w.fast+gap < w.heard; w.fast++ {
-		if c := w.cell(w.fast); w.fast >= w.low && c.chunk == w.fast && c.state == flying && !c.resent {
-			w.miss(c)
-		}
+	for c := w.flight.oldest; c != nil && c.lastSending+gap <= w.passed; c = w.flight.oldest {
+		w.miss(c)
 	}
 	if at, ok := w.deadline(); !ok || at > now {
 		return
 	}
-	defer w.findOldest()
 	limit := w.timeout()
+	if now-w.flight.oldest.last < limit {
+		w.probe()
+		return
+	}
 	// When nothing comes at all, someone does not run or the network is gone, and what is in flight is not lost one by one:
 	// a few are sent again to find out, and the others get another timeout.
 	silent, tried := now-w.heardAt >= limit, 0
+	w.probed = w.probed || silent
 	expired := false
 	for g := w.low; g < w.next; g++ {
 		c := w.cell(g)
@@ -272,21 +284,39 @@ func (w *window) check(now int64) {
 			tried++
 			w.due(c)
 		default:
-			c.last = now
+			w.flight.again(c, now)
 		}
 	}
 	for i := range w.redoers() {
 		if c := &w.redo[i]; c.state == flying && now-c.last >= limit {
-			c.state = missed
-			w.redoLost++
-			w.inFlight--
 			expired = true
+			w.due(c)
 		}
 	}
 	if expired {
 		w.timeouts++
 		w.timer.Expire(now)
 	}
+}
+
+// probe has a few chunks sent again, once, when for two round trips nothing came. The last chunks of a call are overtaken by
+// nothing, and those that wait for a slot neither; without a probe each of their losses would cost a timeout. That is long, as a
+// machine that is busy makes everything late by 10 ms and more, and then all that was in flight would be sent again in vain. Probes
+// are few and say nothing of loss, so neither timer nor pace take note (the tail loss probe of RFC 8985).
+func (w *window) probe() {
+	w.probed = true
+	n := 0
+	for g := w.low; g < w.next && n < probes; g++ {
+		if c := w.cell(g); c.state == flying {
+			w.due(c)
+			n++
+		}
+	}
+}
+
+// probeAt is when probe is due, if something is in flight.
+func (w *window) probeAt() int64 {
+	return max(w.heardAt, w.flight.newest.last) + w.timer.Probe()
 }
 
 func (w *window) miss(c *cell) {
@@ -296,10 +326,14 @@ func (w *window) miss(c *cell) {
 
 // due has a chunk in flight sent again.
 func (w *window) due(c *cell) {
+	w.lands(c)
 	c.state = missed
+	if c.redo {
+		w.redoLost++
+		return
+	}
 	w.lostFrom = min(w.lostFrom, c.chunk)
 	w.lost++
-	w.inFlight--
 }
 
 // timeout is how long a chunk waits for its result: the timer's, or somewhat longer than the last round trip took, when all of
@@ -321,12 +355,12 @@ func (w *window) redoers() []cell {
 func (w *window) patient(now int64, slot, round uint32) {
 	if uint64(slot) < w.slots && w.redos > 0 {
 		if c := &w.redo[slot]; c.state == flying && uint32(c.chunk/w.slots) == round {
-			c.last = now
+			w.flight.again(c, now)
 		}
 	}
 	if chunk, ok := w.chunkOf(slot, round); ok && chunk < w.next {
 		if c := w.cell(chunk); c.chunk == chunk && c.state == flying {
-			c.last = now
+			w.flight.again(c, now)
 			w.pace.bad = max(w.pace.bad-1, 0)
 		}
 	}
@@ -337,48 +371,46 @@ func (w *window) patient(now int64, slot, round uint32) {
 func (w *window) restart() {
 	for i := range w.redoers() {
 		if c := &w.redo[i]; c.state == flying {
-			w.inFlight--
+			w.lands(c)
 		}
 		w.redo[i].state = idle
 	}
 	w.redos, w.redoLost = 0, 0
 	for g := w.low; g < w.next; g++ {
 		if c := w.cell(g); c.state == flying {
+			w.lands(c)
 			c.state = missed
 			w.lost++
-			w.inFlight--
 		}
 	}
 	w.lostFrom = w.low
-	w.fast = w.next
 	w.pace.restart()
 	w.timer.Calm()
 }
 
-// deadline is when a chunk may expire next: none does before, and check knows whether one has. ok is false when none is in flight.
-func (w *window) deadline() (at int64, ok bool) { return w.oldest + w.timeout(), w.inFlight > 0 }
-
-// findOldest makes oldest exact. It looks at the whole window, so only check does it, and only when a chunk may have expired.
-func (w *window) findOldest() {
-	w.oldest = math.MaxInt64 / 2
-	for g := w.low; g < w.next; g++ {
-		if c := w.cell(g); c.state == flying {
-			w.oldest = min(w.oldest, c.last)
-		}
+// deadline is when a chunk expires next, or a probe is due; ok is false when none is in flight.
+func (w *window) deadline() (at int64, ok bool) {
+	if w.flight.oldest == nil {
+		return 0, false
 	}
-	for i := range w.redoers() {
-		if c := &w.redo[i]; c.state == flying {
-			w.oldest = min(w.oldest, c.last)
-		}
+	at = w.flight.oldest.last + w.timeout()
+	if !w.probed {
+		at = min(at, w.probeAt())
 	}
+	return at, true
 }
 
 // flies counts a chunk that is sent at now.
-func (w *window) flies(now int64) {
-	if w.inFlight == 0 || now < w.oldest {
-		w.oldest = now
-	}
+func (w *window) flies(c *cell, now int64) {
+	c.state = flying
+	w.flight.add(c, now)
 	w.inFlight++
+}
+
+// lands takes a chunk out of what is in flight.
+func (w *window) lands(c *cell) {
+	w.flight.remove(c)
+	w.inFlight--
 }
 
 // timer is the retransmission timer, which takes one sample a round.

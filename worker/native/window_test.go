@@ -52,6 +52,7 @@ func TestWindowOverBadNetwork(t *testing.T) {
 					wire = append(wire, answer{now + int64(rapid.IntRange(1, 3000).Draw(t, "delay"))*1000, s, r})
 				}
 			}
+			w.checkFlight(t)
 			slices.SortFunc(wire, func(a, b answer) int { return int(a.at - b.at) })
 			at, ok := w.deadline()
 			if !ok && len(wire) == 0 {
@@ -82,6 +83,20 @@ func TestWindowOverBadNetwork(t *testing.T) {
 			t.Fatalf("%d timeouts without a loss", w.timeouts)
 		}
 	})
+}
+
+// checkFlight holds what is in flight against the cells.
+func (w *window) checkFlight(t *rapid.T) {
+	n := 0
+	var last *cell
+	for c := w.flight.oldest; c != nil; last, c = c, c.after {
+		if n++; n > w.inFlight || c.state != flying || c.before != last || last != nil && (last.lastSending >= c.lastSending || last.last > c.last) {
+			t.Fatalf("number %d of %d in flight: %+v after %+v", n, w.inFlight, c, last)
+		}
+	}
+	if n != w.inFlight || w.flight.newest != last {
+		t.Fatalf("%d of %d in flight", n, w.inFlight)
+	}
 }
 
 func TestWindowTellsWhatItHas(t *testing.T) {

@@ -68,6 +68,15 @@ func (t *Timer) Sampled() bool { return t.sampled }
 // RoundTrip is the smoothed round trip; 0 as long as nothing was measured.
 func (t *Timer) RoundTrip() int64 { return t.srtt }
 
+// Probe is how long nothing comes before it is worth a packet or a few to find out why: two round trips, as RFC 8985 has it, and no
+// less than a quarter of the least timeout, as a host that is busy is late by that much; as long as nothing was measured, a timeout.
+func (t *Timer) Probe() int64 {
+	if !t.sampled {
+		return t.Timeout()
+	}
+	return max(2*t.srtt, t.least/4)
+}
+
 // Sample takes a measured round trip.
 func (t *Timer) Sample(d int64) {
 	d = max(d, 0)

@@ -40,6 +40,24 @@ func TestTimer(t *testing.T) {
 	}
 }
 
+func TestProbe(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	r := NewTimer(Bounds{First: 40 * time.Millisecond, Least: 20 * time.Millisecond, Most: 80 * time.Millisecond})
+	if got := r.Probe(); got != r.Timeout() {
+		t.Errorf("with nothing measured: %d", got)
+	}
+	r.Sample(ms)
+	if got := r.Probe(); got != 5*ms {
+		t.Errorf("after a round trip of 1 ms: %d", got)
+	}
+	for range 100 {
+		r.Sample(8 * ms)
+	}
+	if got := r.Probe(); got < 15*ms || got > 16*ms {
+		t.Errorf("after round trips of 8 ms: %d", got)
+	}
+}
+
 func TestBounds(t *testing.T) {
 	or := Bounds{First: time.Second, Least: 2, Most: 3}
 	if b, err := (Bounds{Least: 1}).Defaulted(or); err != nil || b != (Bounds{First: time.Second, Least: 1, Most: 3}) {
