@@ -44,6 +44,12 @@ bench-reflect: build ## the 0.5 % partial-drop rate of reflect at 1066 bytes bes
 bench-allreduce: build ## all-reduces over links of 200 Mbit/s and 1 Gbit/s, beside gloo where python3-torch is (root)
 	bin/gradnic bench allreduce --command "make bench-allreduce" --rounds 3 --json $(BENCH_OUT)/allreduce.json --html $(BENCH_OUT)/allreduce.html $(BENCH_PUT)
 
+.PHONY: bench-loss
+bench-loss: build ## what lost frames cost: the native protocol and SwitchML with 0 to 10 % lost each way (root)
+	@for loss in 0 0.1 1 10; do \
+		bin/gradnic bench allreduce -q --command "make bench-loss" -b 2000000 -e 2000000 -n 15 --transports native,switchml --loss $$loss || exit; \
+	done
+
 .PHONY: bench-ndr
 bench-ndr: build ## no-drop and partial-drop rates by frame size, RFC 2544 (root; docs/bench/ndr.html)
 	bin/gradnic bench ndr --command "make bench-ndr" --devices in-kernel,lane,rings,asavie-example,asavie,c,udp --json $(BENCH_OUT)/ndr.json --html $(BENCH_OUT)/ndr.html $(BENCH_MORE)

@@ -62,6 +62,21 @@ type star struct {
 	centre  *netlab.NS
 	workers []*netlab.NS
 	link    Link
+	loss    float64 // probability that the NIC loses a frame, at each port and in each direction
+}
+
+// impair has the NIC lose frames.
+func (s *star) impair(n *dataplane.NIC) error {
+	if s.loss == 0 {
+		return nil
+	}
+	for i := range s.workers {
+		// Each port draws numbers of its own.
+		if err := n.Impair(fmt.Sprint(nicIface, i), dataplane.Impairment{IngressLoss: s.loss, EgressLoss: s.loss, Seed: uint64(i) + 1}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func newStar(workers int, link Link) (_ *star, err error) {
@@ -126,6 +141,9 @@ func (s *star) startNIC(ctx context.Context, codecName string) (_ *nic, err erro
 			err = errors.Join(err, k.Close())
 		}
 	}()
+	if err := s.impair(k.n); err != nil {
+		return nil, err
+	}
 	spec := &dataplane.NativeSpec{ID: 1, Type: aggregation.Float32, Codec: codecName}
 	elements := s.link.elements()
 	if codecName != "" {

@@ -22,7 +22,8 @@ type TableOptions struct {
 	Factor     int      // from one size to the next; 0 means 4
 	Rounds     int      // that are measured of each size and way; 0 means 10
 	WarmUp     int      // rounds before them; 0 means 2
-	Transports []string // nil means Transports()
+	Transports []string // nil means Transports(), with Loss those that can lose
+	Loss       float64  // probability that the NIC loses a frame, at each port and in each direction; below 1; native and switchml only
 	Log        io.Writer
 	Command    string
 }
@@ -37,6 +38,7 @@ type Table struct {
 	Workers     int            `json:"workers"`
 	LinkRate    uint64         `json:"link_bits_per_second"` // 0: not limited
 	MTU         int            `json:"mtu"`
+	Loss        float64        `json:"loss"` // probability that a frame is lost, in each direction of each link
 	Rows        []TableRow     `json:"rows"`
 }
 
@@ -96,6 +98,9 @@ func (o *TableOptions) setDefaults() error {
 	def(&o.Link.MTU, 1500)
 	if o.Transports == nil {
 		o.Transports = Transports()
+		if o.Loss != 0 {
+			o.Transports = slices.DeleteFunc(o.Transports, func(name string) bool { return !overNIC(name) })
+		}
 	}
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -109,10 +114,15 @@ func (o *TableOptions) setDefaults() error {
 		return fmt.Errorf("all-reduce: factor %d: legal are 2 and more", o.Factor)
 	case o.Rounds < 1 || o.WarmUp < 0:
 		return fmt.Errorf("all-reduce: %d rounds after %d", o.Rounds, o.WarmUp)
+	case !(o.Loss >= 0 && o.Loss < 1):
+		return fmt.Errorf("all-reduce: a share of %v is lost: legal are 0 to below 1", o.Loss)
 	}
 	for _, t := range o.Transports {
 		if err := checkTransport(t); err != nil {
 			return err
+		}
+		if o.Loss != 0 && !overNIC(t) {
+			return fmt.Errorf("all-reduce: transport %s goes past the NIC, which is what loses frames", t)
 		}
 	}
 	return nil
@@ -132,7 +142,7 @@ func Compare(ctx context.Context, o TableOptions) (*Table, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	t := &Table{Schema: 1, Machine: report.ThisMachine(), Command: o.Command, Workers: o.Workers, LinkRate: o.Link.Rate, MTU: o.Link.MTU}
+	t := &Table{Schema: 1, Machine: report.ThisMachine(), Command: o.Command, Workers: o.Workers, LinkRate: o.Link.Rate, MTU: o.Link.MTU, Loss: o.Loss}
 	t.Machine.Driver, t.Machine.Mode = "veth", "native"
 	for _, name := range o.Transports {
 		if err := o.transport(ctx, t, name); err != nil {
@@ -152,6 +162,7 @@ func (o *TableOptions) transport(ctx context.Context, t *Table, name string) err
 		return err
 	}
 	defer s.Close()
+	s.loss = o.Loss
 	add := func(elements int, out, in *Way) {
 		row := TableRow{Transport: name, Bytes: 4 * elements, Elements: elements, Type: "float", Op: "sum", Out: out, In: in}
 		t.Rows = append(t.Rows, row)
@@ -232,7 +243,11 @@ func (t *Table) Write(w io.Writer) error {
 	if t.LinkRate > 0 {
 		link = Link{Rate: t.LinkRate}.String()
 	}
-	if _, err := fmt.Fprintf(w, "# %d ranks, links %s, MTU %d; %v\n", t.Workers, link, t.MTU, t.Machine); err != nil {
+	loss := ""
+	if t.Loss > 0 {
+		loss = fmt.Sprintf(", %.4g %% of frames lost each way", 100*t.Loss)
+	}
+	if _, err := fmt.Fprintf(w, "# %d ranks, links %s, MTU %d%s; %v\n", t.Workers, link, t.MTU, loss, t.Machine); err != nil {
 		return err
 	}
 	for _, n := range t.Notes {

@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"gradnic/dataplane"
 	"gradnic/internal/netlab/netlabtest"
 )
 
@@ -20,7 +22,8 @@ func TestTableOptionsRefused(t *testing.T) {
 	}{
 		{TableOptions{Workers: 33}, "33 workers"}, {TableOptions{From: 6, To: 8}, "multiples of 4"}, {TableOptions{From: 64, To: 8}, "multiples of 4"},
 		{TableOptions{Factor: 1}, "factor 1"}, {TableOptions{Rounds: -1}, "rounds"}, {TableOptions{Transports: []string{"tcp"}}, `transport "tcp"`},
-		{TableOptions{Transports: []string{"native+zip"}}, "native+zip"},
+		{TableOptions{Transports: []string{"native+zip"}}, "native+zip"}, {TableOptions{Loss: 1}, "legal are 0 to below 1"}, {TableOptions{Loss: math.NaN()}, "legal are"},
+		{TableOptions{Loss: 0.1, Transports: []string{"native", "udp-ps"}}, "udp-ps goes past the NIC"},
 	} {
 		if _, err := Compare(t.Context(), tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v, want %q", tt.o, err, tt.want)
@@ -100,6 +103,45 @@ func TestParameterServerWithLoss(t *testing.T) {
 		c.conn.Close()
 	}
 	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// With a NIC that loses frames, sums are right too, and frames have been lost.
+func TestCompareWithLoss(t *testing.T) {
+	netlabtest.NeedRoot(t)
+	o := TableOptions{Workers: 2, From: 64 * kib, To: 64 * kib, Rounds: 2, Loss: 0.05}
+	table, err := Compare(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table.Loss != o.Loss || len(table.Rows) != 3 {
+		t.Fatalf("%+v", table)
+	}
+	for _, r := range table.Rows {
+		if r.Out.Wrong != 0 || r.In.Wrong != 0 {
+			t.Errorf("%s: %+v, %+v", r.Transport, r.Out, r.In)
+		}
+	}
+	s, err := newStar(1, Link{MTU: 1500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.loss = o.Loss
+	k, err := s.startNIC(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, wrong, err := k.reduce(t.Context(), 360*400, false, exact); err != nil || wrong != 0 {
+		t.Errorf("%d wrong elements: %v", wrong, err)
+	}
+	// Of 400 contributions and 400 results, 20 each are to be lost; none of either in 400 is once in 10^9.
+	total := k.n.Snapshot().Total
+	if total.Drops[dataplane.ImpairedIngress.String()] == 0 || total.ReplicaDrops[dataplane.ImpairedEgress.String()] == 0 {
+		t.Errorf("lost: %v, %v", total.Drops, total.ReplicaDrops)
+	}
+	if err := k.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -52,6 +52,11 @@ func start(ctx context.Context, name string, s *star) (reducer, error) {
 	return nil, fmt.Errorf("transport %q: legal are %v, and native+ with any codec", name, Transports())
 }
 
+// overNIC tells whether a transport's frames go through gradnic.
+func overNIC(name string) bool {
+	return name == "native" || name == "switchml" || strings.HasPrefix(name, "native+")
+}
+
 // checkTransport refuses names before anything is set up.
 func checkTransport(name string) error {
 	if c, ok := strings.CutPrefix(name, "native+"); ok {
@@ -103,6 +108,9 @@ func startSwitchML(ctx context.Context, s *star) (_ *switchML, err error) {
 			err = errors.Join(err, x.close())
 		}
 	}()
+	if err := s.impair(x.n); err != nil {
+		return nil, err
+	}
 	cfg := worker.Config{Workers: len(members), NICMAC: nicMAC, NICIP: nicIP, Elements: 256, Outstanding: 256}
 	err = x.n.InstallJob(dataplane.JobSpec{Name: "bench", Workers: len(members), Elements: cfg.Elements, Slots: max(cfg.Slots(), 512), Members: members})
 	if err != nil {

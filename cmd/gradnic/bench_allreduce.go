@@ -17,6 +17,7 @@ func newBenchAllReduceCmd() *cobra.Command {
 		o                       collective.Options
 		t                       collective.TableOptions
 		from, to, link, outFile string
+		loss                    percent
 		out                     output
 	)
 	cmd := &cobra.Command{
@@ -24,7 +25,7 @@ func newBenchAllReduceCmd() *cobra.Command {
 		Short: "All-reduces between workers behind links of their own: transports as nccl-tests prints them, or what links allow",
 		Long: `Measures all-reduces of float32 between workers in namespaces of their own. Needs root. Every sum is checked.
 
-With -b, -e, --transports or --link: a table as nccl-tests prints it, for each transport and size, out of place and in place:
+With -b, -e, --transports, --link or --loss: a table as nccl-tests prints it, for each transport and size, out of place and in place:
 the native protocol, with codecs (native+bfp16, ...), SwitchML, a parameter server over UDP sockets, gloo where Debian's
 python3-torch is installed and MPI where openmpi-bin and python3-mpi4py are.
 
@@ -36,7 +37,7 @@ what the link allows, and gloo's ring over the same kind of links. A raw AF_XDP 
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			f := cmd.Flags()
 			table := false
-			for _, name := range []string{"minbytes", "maxbytes", "transports", "link", "output_file", "workers"} {
+			for _, name := range []string{"minbytes", "maxbytes", "transports", "link", "output_file", "workers", "loss"} {
 				table = table || f.Changed(name)
 			}
 			if !table {
@@ -55,7 +56,7 @@ what the link allows, and gloo's ring over the same kind of links. A raw AF_XDP 
 			if err != nil || (l.Unit != rate.L2 && l.Unit != rate.None) {
 				return usageErrorf("--link %q: want max, or bits of frames such as 1Gbit/s-L2", link)
 			}
-			t.Link.Rate = uint64(l.Value)
+			t.Link.Rate, t.Loss = uint64(l.Value), float64(loss)
 			out.bare = true
 			return out.measure(cmd, func(p place) (*benchreport.Report, error) {
 				t.Dir, t.Log, t.Command = p.dir, p.log, p.command
@@ -82,6 +83,7 @@ what the link allows, and gloo's ring over the same kind of links. A raw AF_XDP 
 	f.IntVar(&t.Workers, "workers", 4, "1 to 32")
 	f.StringSliceVar(&t.Transports, "transports", collective.Transports(), "what is compared")
 	f.StringVar(&link, "link", "max", "rate of each worker's link, such as 1Gbit/s-L2; max: a plain veth")
+	f.Var(&loss, "loss", "frames that the NIC loses in each direction of each link, in percent; native and switchml only")
 	f.IntVar(&t.Link.MTU, "mtu", 1500, "of the links")
 	out.flags(cmd)
 	return cmd
