@@ -106,7 +106,7 @@ boot() {
 	mapfile -t net < <(nics)
 	echo "=== VM: Linux $(<"$at/release")"
 	# The init gets what follows "--" as its arguments.
-	timeout -k 5 "${GRADNIC_VM_TIMEOUT:-600}" qemu-system-x86_64 -M q35 -accel tcg,thread=single -cpu max -smp 2 -m 1G -nographic -no-reboot \
+	timeout --foreground -k 5 "${GRADNIC_VM_TIMEOUT:-600}" qemu-system-x86_64 -M q35 -accel tcg,thread=single -cpu max -smp 2 -m 1G -nographic -no-reboot \
 		-nodefaults -serial stdio -kernel "$at/vmlinuz" -initrd "$at/initrd" "${net[@]}" \
 		-append "console=ttyS0 quiet no_timer_check panic=-1 oops=panic -- -test.v -sockets=$socket_tests" </dev/null 2>&1 |
 		tr -d '\r' >"$log" || true
@@ -143,9 +143,28 @@ CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go vet -tags vm ./vm/guest
 CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go test -c -tags vm -o "$dir/guest.test" ./vm/guest
 CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go test -c -o "$dir/xdp.test" ./xdp
 CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags='-s -w' -o "$dir/gradnic" ./cmd/gradnic
+# All at once: each takes one CPU. Jobs of their own process groups, so that Ctrl-C ends them with their machines.
+set -m
+declare -A machine
+# shellcheck disable=SC2317 # by the trap
+end() {
+	local pid
+	for pid in "${machine[@]}"; do
+		kill -- "-$pid" 2>/dev/null || true
+	done
+}
+trap end EXIT
+for version in "$@"; do
+	boot "$version" >"$dir/$version.out" 2>&1 &
+	machine[$version]=$!
+done
 status=0
 for version in "$@"; do
-	boot "$version" && continue
+	failed=0
+	wait "${machine[$version]}" || failed=1
+	unset "machine[$version]"
+	cat "$dir/$version.out"
+	((failed == 0)) && continue
 	# A machine that gets no CPU for seconds fails tests that are right: what failed once may pass the second time, and is said
 	# to be flaky. A kernel's panic, which is rare and never right, is not forgiven.
 	if grep -q 'Kernel panic' "$dir/$version.log"; then
