@@ -28,11 +28,14 @@ func whenLetGo(patience, letGo time.Duration, bind func() error, held func() (bo
 		}
 		if next := time.Since(begin) + pause; next > patience {
 			living, unknown := held()
+			if unknown != nil {
+				letGo = min(letGo, unknownBind)
+			}
 			switch {
 			case living:
 				return fmt.Errorf("another AF_XDP socket holds the queue (waited %v): stop its process, which ss --xdp -p names: %w", max(0, patience), err)
-			case unknown != nil && next > min(letGo, unknownBind):
-				return fmt.Errorf("another AF_XDP socket holds the queue (waited %v): stop its process: %w", max(0, min(letGo, unknownBind)), err)
+			case next > letGo && unknown != nil:
+				return fmt.Errorf("another AF_XDP socket holds the queue (waited %v): stop its process: %w", max(0, letGo), err)
 			case next > letGo:
 				return fmt.Errorf("the kernel has not let go of the queue, whose AF_XDP socket was closed (waited %v): %w", max(0, letGo), err)
 			}
